@@ -128,7 +128,7 @@ def _grounds(
         ledger.covers.get(plan.scope),
         ledger.hidden & seqs,
         tuple(edit for edit in ledger.edits if edit.position <= upto or edit.replaces in seqs),
-        SeqSet(tuple(sorted(view.head or ()))) & seqs,
+        SeqSet.of_runs(view.head or ()) & seqs,
         # What a graph takes into its messages for the first time belongs to the root from then on.
         None if is_rooted else session.head_id,
         {run: view.invocations[run] for run in runs & view.invocations.keys()},

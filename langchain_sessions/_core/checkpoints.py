@@ -169,7 +169,7 @@ def seq_set(runs: bytes | None) -> SeqSet:
     if not runs:
         return NO_EVENTS
     decoded = decode_ranges(runs)
-    return SeqSet(tuple(decoded)) if len(decoded) == 1 else SeqSet(tuple(sorted(decoded))) | NO_EVENTS
+    return SeqSet.of_runs(decoded)
 
 
 _WORDS = (
@@ -257,6 +257,18 @@ def lengthened(metadata: bytes) -> bytes:
 def pack_writes(writes: Sequence[WriteRow]) -> bytes:
     """Writes as bytes: tasks and paths once for all writes of a task that follow each other."""
     return squeezed(_in_groups(writes))
+
+
+def body_by_body(writes: Sequence[WriteRow]) -> Iterable[Sequence[WriteRow]]:
+    """As many at a time as one body takes that is deflated, and any server at once."""
+    start = size = 0
+    for at, write in enumerate(writes):
+        more = len(write.data or b"") + len(write.refs or b"")
+        if size and size + more > _MOST // 2:
+            yield writes[start:at]
+            start, size = at, 0
+        size += more
+    yield writes[start:]
 
 
 def _in_groups(writes: Sequence[WriteRow]) -> bytes:

@@ -238,7 +238,7 @@ class LogView:
         """Prepare the look-ups once; of most logs there is nothing to look up."""
         if self.ledger is EMPTY_LEDGER and self.head is None:
             return
-        head = SeqSet(tuple(sorted(self.head))) if self.head is not None else SeqSet()
+        head = SeqSet.of_runs(self.head) if self.head is not None else SeqSet()
         summaries = SeqSet.of(seq for cover in self.ledger.covers.values() for seq in cover.summaries)
         object.__setattr__(self, "_lookup", (head, self.ledger.superseded, summaries))
 
@@ -421,7 +421,7 @@ def moved_between(before: LogView, after: LogView) -> SeqSet:
     As many as changed, however long the log is: counters follow by the difference of those alone.
     """
     old, new = before.ledger, after.ledger
-    heads = [NO_SEQS | SeqSet(tuple(sorted(view.head or ()))) for view in (before, after)]
+    heads = [SeqSet.of_runs(view.head or ()) for view in (before, after)]
     found = differing(old.hidden, new.hidden) | differing(*heads)
     if old.edits != new.edits:
         edits = {*old.edits} ^ {*new.edits}

@@ -231,4 +231,4 @@ def may_have_moved_on(
     if standings and Standing.DETACHED not in standings:
         return True
     marked = SeqSet.of(row.seq for row in rows if row.flags & r.ROOTED)
-    return bool(marked and marked - SeqSet(tuple(sorted(head or ()))))
+    return bool(marked and marked - SeqSet.of_runs(head or ()))

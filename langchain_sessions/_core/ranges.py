@@ -41,6 +41,12 @@ class SeqSet:
         return cls(tuple(fold_ranges(ordered)))
 
     @classmethod
+    def of_runs(cls, runs: Iterable[SeqRange]) -> SeqSet:
+        """The positions of an ordered list, which may go back, and name some more than once."""
+        ordered = tuple(sorted(runs))
+        return cls(ordered if len(ordered) < 2 else tuple(_merge(ordered)))
+
+    @classmethod
     def between(cls, first: int, last: int) -> SeqSet:
         """All positions from `first` to `last`, both included; empty when `last` is smaller."""
         return cls(((first, last),)) if first <= last else cls()

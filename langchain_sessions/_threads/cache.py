@@ -152,6 +152,7 @@ class ThreadCache:
                 continue
             if ident in newest:
                 self._older.setdefault(ident, []).append(newest[ident])
+                self._revised.discard(ident)  # one between them may not be known; who knows says so
             newest[ident] = seq
 
     def newest(self, ident: str) -> int | None:
@@ -263,7 +264,7 @@ class ThreadCache:
 
     def share(self, runs: list[SeqRange], checked: SeqSet) -> list[BaseMessage]:
         """`serve`, without a look at those that were checked a moment ago and reached nobody since."""
-        left = SeqSet(tuple(sorted(runs))) | NO_SEQS if runs else NO_SEQS
+        left = SeqSet.of_runs(runs)
         left = left - checked
         if left:
             self.serve(list(left.ranges))
@@ -431,7 +432,7 @@ class CacheReader:
     def serve(self, thread: ThreadCache, runs: list[SeqRange]) -> list[BaseMessage]:
         """The messages of a list. What one reader is told at once is checked once."""
         checked = self._checked.get(thread.skey, NO_SEQS)
-        self._checked[thread.skey] = checked | SeqSet(tuple(sorted(runs)))
+        self._checked[thread.skey] = checked | SeqSet.of_runs(runs)
         return thread.share(runs, checked) if checked else thread.serve(runs)
 
     def shape(self, session: SessionRow, shape: int) -> bytes | None:

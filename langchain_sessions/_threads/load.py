@@ -90,7 +90,7 @@ class CheckpointLoader:
         seeds: dict[str, Any] = {}
         for item in found:
             _, record = rebuilder.remember(item)
-            pending = rebuilder.pending(item)
+            pending = rebuilder.pending(item, channels)
             for channel in channels:
                 if channel in seeds:
                     continue

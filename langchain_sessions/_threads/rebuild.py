@@ -26,6 +26,7 @@ from langchain_sessions._core.piece_rows import Seal
 from langchain_sessions._core.pieces import Tree, assemble
 from langchain_sessions._core.ranges import SeqSet, decode_ranges, expand_ranges
 from langchain_sessions._core.rows import YEARS
+from langchain_sessions._core.sliced_writes import SLICED, sliced
 from langchain_sessions._threads.forms import PLAIN_TAG
 from langchain_sessions._threads.pending import slot_of
 from langchain_sessions._threads.record import (
@@ -41,12 +42,11 @@ from langchain_sessions._threads.record import (
     Slot,
 )
 from langchain_sessions._threads.split import join, whole_skeleton
-from langchain_sessions._threads.told import SLICED, sliced
 from langchain_sessions._threads.turned import TURNED, turned_back
 from langchain_sessions.errors import CorruptRowError, InvalidInputError, SealedEventError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from langchain_core.messages import BaseMessage
     from langchain_core.runnables import RunnableConfig
@@ -73,6 +73,8 @@ class Rebuilder:
         self._details = details
         self._reader = reader
         self._rows: dict[int, dict[bytes, bytes]] = {}
+        self._told: dict[bytes, Tree] = {}
+        """The values that tell the writes of one checkpoint: each is read once for all of them."""
 
     def remember(self, found: FoundCheckpoint) -> tuple[ThreadCache, Record]:
         """Take a checkpoint and its messages into the cache."""
@@ -126,9 +128,11 @@ class Rebuilder:
             self.pending(found),
         )
 
-    def pending(self, found: FoundCheckpoint) -> list[PendingWrite]:
-        """Pending writes in the order in which a run applies them."""
+    def pending(self, found: FoundCheckpoint, channels: Collection[str] | None = None) -> list[PendingWrite]:
+        """Pending writes, those of some channels or all, in the order in which a run applies them."""
         writes = self._details.writes.get((found.session.skey, found.row.ns, found.row.cid), [])
+        writes = writes if channels is None else [row for row in writes if row.channel in channels]
+        self._told = {}
         ordered = sorted(writes, key=lambda row: writes_sort_key(row.path, row.task, row.idx))
         return [(row.task, row.channel, self.value(found, row.channel, slot_of(row))) for row in ordered]
 
@@ -169,7 +173,10 @@ class Rebuilder:
 
     def _in_pieces(self, found: FoundCheckpoint, thread: ThreadCache, channel: str, slot: Slot) -> bytes:
         root, is_slice = slot.digest or b"", slot.kind & SLICED
-        tree = self._tree(found, thread, channel, root, None if is_slice else slot.data)
+        tree = self._told.get(root) if is_slice else None
+        tree = tree or self._tree(found, thread, channel, root, None if is_slice else slot.data)
+        if is_slice:
+            self._told[root] = tree
         try:
             if is_slice:
                 return sliced(tree.data, slot.data or b"")

@@ -342,6 +342,9 @@ class Given:
             self.thread.seal = self.cutter.seal
             if self.pieces:
                 self.thread.trees.keep((), self.pieces.values())
+        # A write may wait for days: neither what is known of its thread nor rows that are stored are held by it.
+        self.thread = self.parent = None
+        self.pieces, self.needs = {}, set()
 
 
 def encode_record(record: Record, start: Slot | None = None) -> tuple[CheckpointRow, list[ValueRow]]:
@@ -389,18 +392,9 @@ def encode_record(record: Record, start: Slot | None = None) -> tuple[Checkpoint
         body.append(record.channels.index(record.delta))
         runs = record.delta_runs
     data = squeezed(_packed(body))
-    row = CheckpointRow(
-        record.ns,
-        record.cid,
-        record.parent,
-        record.run_id,
-        NAMES_WITHIN if record.keeps_names else record.shape[0],
-        runs,
-        encode_ranges(others) if others.ranges else None,
-        b"".join(outside) or None,
-        data,
-    )
-    return row, values
+    shape = NAMES_WITHIN if record.keeps_names else record.shape[0]
+    at = (record.ns, record.cid, record.parent, record.run_id, shape, runs)
+    return CheckpointRow(*at, encode_ranges(others) if others.ranges else None, b"".join(outside) or None, data), values
 
 
 def _packed(body: list[Any]) -> bytes:

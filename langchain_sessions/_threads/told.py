@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import ormsgpack
 
 from langchain_sessions._core.checkpoints import CUT
+from langchain_sessions._core.sliced_writes import SLICED
 from langchain_sessions._threads.record import PLAIN, TAGGED
 from langchain_sessions._threads.turned import TURNED, beginning, turned_back
 
@@ -22,11 +23,8 @@ if TYPE_CHECKING:
     from langchain_sessions._threads.pending import PendingWrite
     from langchain_sessions._threads.record import Slot
 
-SLICED = 64
-"""Added to the kind of a write in pieces: it is part of a value, and its data says which."""
 _SHORTEST = 64
 """Shorter ones say themselves what they hold: a name and a place take half as much."""
-_ALTERED = "a write is altered"
 
 
 def told_by_values(
@@ -87,28 +85,13 @@ def _told(row: WriteRow, data: bytes, tree: Tree, ends: dict[str, int]) -> Write
     kind = row.kind & ~(CUT | TURNED)
     start = beginning(data, 0 if kind == PLAIN else data.index(0) + 1)
     said, last = data[start:], ends.get(row.channel, 0)
+    if len(said) < _SHORTEST:
+        return row
     # What tasks gave a list stands in it one behind the other.
     at = tree.data.find(said, last)
     at = tree.data.find(said, 0, last) if at < 0 and last else at
-    if at < 0 or len(said) < _SHORTEST:
+    if at < 0:
         return row
     ends[row.channel] = at + len(said)
     place = ormsgpack.packb([data[:start], at, len(said)])
     return row._replace(kind=kind | CUT | SLICED, data=tree.root + place)
-
-
-def sliced(value: bytes, place: bytes) -> bytes:
-    """What a write holds.
-
-    Args:
-        value: The value that it is told by.
-        place: Where it stands there.
-
-    Raises:
-        ValueError: It does not.
-    """
-    before, at, count = ormsgpack.unpackb(place)
-    said: bytes = value[at : at + count]
-    if len(said) != count:
-        raise ValueError(_ALTERED)
-    return bytes(before) + said

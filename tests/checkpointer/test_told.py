@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 import ormsgpack
 import pytest
 from langchain_core.documents import Document
+from langchain_core.messages import HumanMessage
+from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.graph import START, StateGraph
@@ -16,12 +18,14 @@ from langgraph.types import Send
 
 from langchain_sessions._core.checkpoints import CUT, WriteRow, pack_writes, unpack_writes
 from langchain_sessions._core.pieces import cut
+from langchain_sessions._core.sliced_writes import SLICED, sliced
 from langchain_sessions._log.log import log_of
 from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
+from langchain_sessions._sql.store import SqlStore
 from langchain_sessions._sql.threads.staging import replace_writes, writes_stored
 from langchain_sessions._threads.pending import PendingWrite
 from langchain_sessions._threads.record import PLAIN, Slot
-from langchain_sessions._threads.told import SLICED, sliced, told_by_values
+from langchain_sessions._threads.told import told_by_values
 from langchain_sessions._threads.turned import turned, turned_back
 from langchain_sessions.checkpointer import SessionCheckpointSaver
 from langchain_sessions.errors import CorruptRowError
@@ -266,3 +270,53 @@ def test_what_told_writes_goes_with_them(service: SessionService) -> None:
     assert len(stored(service)) < held
     saver.delete_thread("t")
     assert stored(service) == {}
+
+
+@everywhere
+def test_a_value_that_goes_leaves_nothing_but_the_write_that_it_told(service: SessionService) -> None:
+    """A run is deleted, and what the run before it wrote stays: not what took that in."""
+    saver = SessionCheckpointSaver(service)
+    first = put(saver, 1, CONFIG, results=["a"])
+    said = "word " * 40
+    saver.put_writes(first, [("results", [said])], "task")
+    checkpoint: Any = {
+        **empty_checkpoint(),
+        "id": "00000002",
+        "channel_values": {"results": [noise(50_000, Random(1)), said]},
+        "channel_versions": {"results": 2},
+    }
+    saver.put(first, checkpoint, {"source": "loop", "step": 2, "run_id": "r2"}, {"results": 2})
+    saver.delete_for_runs(["r2"])
+    fresh = SessionCheckpointSaver(service)
+    (left,) = fresh.list(CONFIG)
+    assert left.checkpoint["channel_values"] == {"results": ["a"]}
+    assert left.pending_writes == [("task", "results", [said])]
+    assert service.verify("t") == []
+    if isinstance(log_of(service).store, SqlStore):
+        assert stored(service) == {}
+
+
+@everywhere
+def test_a_task_that_wrote_very_much_is_stored_in_parts(service: SessionService) -> None:
+    saver = SessionCheckpointSaver(service)
+    first = put(saver, 1, CONFIG, count=0)
+    draw = Random(2)
+    said = [noise(7_000, draw) for _ in range(200)]
+    saver.put_writes(first, [("count", [each]) for each in said], "task")
+    second = put(saver, 2, first, count=len(said))
+    assert second["configurable"]["checkpoint_id"]
+    found = {item.checkpoint["id"]: item for item in SessionCheckpointSaver(service).list(CONFIG)}
+    writes = found[first["configurable"]["checkpoint_id"]].pending_writes
+    assert [value for _, _, value in writes or ()] == [[each] for each in said]
+
+
+@everywhere
+def test_a_message_that_a_list_holds_twice_hides_no_other(service: SessionService) -> None:
+    saver = SessionCheckpointSaver(service)
+    said = [HumanMessage(f"m{n}", id=f"m{n}") for n in range(10)]
+    first = put(saver, 1, CONFIG, messages=said[:5])
+    put(saver, 2, first, messages=[*said, said[1]])
+    assert sorted(message.text for message in service.messages("t")) == [message.text for message in said]
+    assert service.verify("t") == []
+    (head,) = saver.list(CONFIG, limit=1)
+    assert head.checkpoint["channel_values"]["messages"] == [*said, said[1]]

@@ -180,7 +180,7 @@ def _standing_cases(view: LogView, tables: Tables) -> list[tuple[Standing, Colum
     """Standings with the clause of each; the first that holds decides. Clauses are never NULL."""
     e = tables.events.c
     ledger = view.ledger
-    head = SeqSet(tuple(sorted(view.head or ())))
+    head = SeqSet.of_runs(view.head or ())
     hidden = in_set(e.seq, ledger.hidden)
     is_record = e.kind >= k.FIRST_RECORD
     rooted = flagged(tables, r.ROOTED)

@@ -396,7 +396,7 @@ def _left_out(tx: Transaction, view: LogView, invocation_id: str | None) -> list
         away = Criterion(("away", len(others)), lambda: ~of_a_run(tx.tables, *others), {"q_run": invocation_id})
         found.append(away)
     if view.head is not None:
-        listed = in_ranges("head", e.seq, SeqSet(tuple(sorted(view.head))))
+        listed = in_ranges("head", e.seq, SeqSet.of_runs(view.head))
         found.append(listed._replace(build=lambda: ~flagged(tx.tables, r.ROOTED) | listed.build()))
     return found
 

@@ -9,9 +9,10 @@ from sqlalchemy import ColumnElement, Select, bindparam, case, delete, func, lit
 from langchain_sessions._core.checkpoints import ValueRow, digests_in, unpack_writes
 from langchain_sessions._core.piece_removal import made_whole, staying
 from langchain_sessions._core.piece_rows import DELTAS, NAME, NAMING, NODE, SPLICE, kids_of
+from langchain_sessions._core.sliced_writes import tellers, told_anew
 from langchain_sessions._sql.log.lookup import add_rows
 from langchain_sessions._sql.tables.types import as_bytes, quoted
-from langchain_sessions._sql.threads.staging import writes_stored
+from langchain_sessions._sql.threads.staging import replace_writes, writes_stored
 from langchain_sessions.errors import StalePlanError
 
 if TYPE_CHECKING:
@@ -146,9 +147,14 @@ def sweep_values(tx: Transaction, skey: int, rows: Iterable[CheckpointRow]) -> N
     start = func.substr(v.c.data, 1, 1 + NAME * len(DELTAS))
     told = tx.once(select(v.c.digest, start).where(v.c.skey == skey, kind.in_(DELTAS)))
     needed = {digest for row in rows for digest in row.digests}
+    staying_roots = frozenset(needed)
     # Writes that another rewind cut count too: undoing it brings them back.
     for part in writes_stored(tx, skey):
-        needed.update(digests_in(unpack_writes(part.body)))
+        after = part
+        if gone := tellers(part) - staying_roots:
+            after = told_anew(part, gone, read_values(tx, skey, gone, {}).get)
+            replace_writes(tx, skey, part, after)
+        needed.update(digests_in(unpack_writes(after.body)))
     stays = staying(needed, {**rows_of_values(lists), **rows_of_values(told)})
     again = stays.rows | made_whole(stays.whole, read_values(tx, skey, stays.whole, {}).get)
     for name in there & again.keys():

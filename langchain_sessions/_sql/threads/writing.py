@@ -17,6 +17,7 @@ from langchain_sessions._core.checkpoints import (
     ROOT,
     CheckpointRow,
     StagedWrites,
+    body_by_body,
     head_after,
     seq_set,
     stored_parent,
@@ -171,13 +172,13 @@ def _store_writes(
     staged: Sequence[StagedWrites],
 ) -> None:
     """Store the parent's writes (`mine`) for good; also those of other checkpoints, where many wait."""
-    others: list[StagedWrites] = []
-    if len(staged) - len(mine) > _MAX_STAGED:
-        others = [item for item in staged if not _is_of_parent(plan, item)]
+    are_many = len(staged) - len(mine) > _MAX_STAGED
+    others = [item for item in staged if not _is_of_parent(plan, item)] if are_many else []
     if mine or others:
         clear_staged(tx, skey, [*mine, *others])
     if decision.writes and plan.parent is not None:
-        insert_writes(tx, skey, plan.ns, packed_id(plan.parent), decision.writes)
+        for some in body_by_body(decision.writes):
+            insert_writes(tx, skey, plan.ns, packed_id(plan.parent), some)
     for item in others:
         insert_writes(tx, skey, item.ns, packed_id(item.cid), item.writes)
 

@@ -17,6 +17,7 @@ from langchain_sessions._core.checkpoints import (
     unpack_writes,
 )
 from langchain_sessions._core.piece_removal import staying_values
+from langchain_sessions._core.sliced_writes import tellers, told_anew
 from langchain_sessions._core.thread_effects import mended_parents
 from langchain_sessions.errors import InvalidInputError, SessionNotFoundError
 from langchain_sessions.stores._partitioned import keys
@@ -149,6 +150,7 @@ def copy_thread(at: Partitions, source: SessionHead, target: SessionHead, upto: 
     staged = yield from _stored_staged(at, source)
     found = yield from _writes_with(at, source, keys.under(keys.at(source.skey, keys.WRITES)), staged)
     writes = [made for made in (_kept_writes(some, left_out, newest, upto) for some in found) if made is not None]
+    writes = yield from _told_anew(at, source, kept, writes)
     for some in writes:
         rows |= dump_writes(target.skey, some)
     wanted = _digests(kept, writes)
@@ -158,6 +160,18 @@ def copy_thread(at: Partitions, source: SessionHead, target: SessionHead, upto: 
     if newest is not None:
         return target.with_session(head_id=newest.cid, head_runs=newest.runs or b""), rows
     return target.with_session(head_runs=b"" if source.session.head_runs is not None else None), rows
+
+
+def _told_anew(
+    at: Partitions, head: SessionHead, kept: Iterable[CheckpointRow], writes: Iterable[PackedWrites]
+) -> Flow[list[PackedWrites]]:
+    """Writes as they are where some checkpoints stay: what another's value told of them, they tell themselves."""
+    names = {digest for row in kept for digest in row.digests}
+    found: list[PackedWrites] = []
+    for some in writes:
+        gone = tellers(some) - names
+        found.append(told_anew(some, gone, (yield from read_values(at, head, gone)).get) if gone else some)
+    return found
 
 
 def _digests(checkpoints: Iterable[CheckpointRow], writes: Iterable[PackedWrites]) -> set[bytes]:
@@ -232,7 +246,10 @@ def _prune(at: Partitions, keep: Keep, head: SessionHead) -> Flow[Change]:
         rows |= checkpoint_rows(skey, row)
     for row, parent in mended_parents(checkpoints, kept).items():
         rows |= checkpoint_rows(skey, row._replace(parent=parent))
-    writes = yield from _writes_with(at, head, every, rows)
+    before = yield from _writes_with(at, head, every, rows)
+    writes = yield from _told_anew(at, head, left, before)
+    for some in (after for was, after in zip(before, writes, strict=True) if after is not was):
+        rows |= dump_writes(skey, some)
     needed = yield from read_values(at, head, (digests := _digests(left, writes)))
     stays = {value_key(skey, digest): value for digest, value in staying_values(needed, digests).items()}
     held = {value_key(skey, digest): value for digest, value in needed.items()}

@@ -14,6 +14,7 @@ from langchain_sessions._core.checkpoints import (
     CheckpointRow,
     PackedWrites,
     StagedWrites,
+    body_by_body,
     head_after,
     mentioned_in,
     pack_staged,
@@ -335,7 +336,7 @@ def _kept_writes(
     others = [item for item in staged if item not in mine]
     kept: list[tuple[int, str, Sequence[WriteRow]]] = []
     if decision.writes and plan.parent is not None:
-        kept.append((plan.ns, plan.parent, decision.writes))
+        kept += [(plan.ns, plan.parent, some) for some in body_by_body(decision.writes)]
     if len(others) > _MAX_STAGED:
         kept += [(item.ns, item.cid, item.writes) for item in others]
         mine += others
