@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import re
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ import pytest
 from tests.docs.blocks import BLOCKS, Block
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 FILE = re.compile(r"[\w-]+\.(?:db|jsonl)\b")
@@ -24,6 +26,15 @@ NEEDS = {
 
 
 EXAMPLES = [block for block in BLOCKS if block.kind == "example"]
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_before() -> Iterator[None]:
+    """An example may say what is logged; the tests after it want all."""
+    log = logging.getLogger("langchain_sessions")
+    before = log.level
+    yield
+    log.setLevel(before)
 
 
 # Examples leave it to the end of their process to close things; Python 3.13 tells on the connections.
