@@ -26,6 +26,8 @@ ROOT = 0
 """The namespace of the root graph."""
 CUT = 16
 """Added to the kind of a value: it lies beside the row, in pieces. The data of a write then begins with a digest."""
+SLICED = 64
+"""Added to the kind of a write in pieces: it is part of a value, and its data says which."""
 _DIGEST = 16
 _PULLED = "~__pregel_pull, "
 """What the path of a task begins with that a channel triggered; a path that is stored as bytes is what follows it."""

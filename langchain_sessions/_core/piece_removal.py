@@ -1,7 +1,8 @@
 """Which pieces stay when checkpoints go, and what is stored anew since it was told by what goes.
 
 What was removed must not live on as that by which something else is told: a part is stored whole then, and a list of
-names with all its names. Both keep their names, which are those of their content.
+names with all its names. Both keep their names, which are those of their content. A write that says which part of a
+value it is tells itself what it holds.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
+from langchain_sessions._core.checkpoints import CUT, SLICED, PackedWrites, digests_in, pack_writes, unpack_writes
 from langchain_sessions._core.edge import UNREADABLE
 from langchain_sessions._core.piece_rows import (
+    NAME,
     NAMING,
     NODE,
     SPLICE,
@@ -21,11 +24,12 @@ from langchain_sessions._core.piece_rows import (
     leaf_row,
     load_splice,
     node_name,
+    sliced,
     spliced,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
 _MOST_NAMES = 64
 
@@ -95,6 +99,34 @@ def made_whole(names: Iterable[bytes], find: Callable[[bytes], bytes | None]) ->
             if leaf_name(part, b"") == name:
                 made[name] = leaf_row(part, None)
     return made
+
+
+def tellers(writes: PackedWrites) -> set[bytes]:
+    """The names of the values that tell some writes."""
+    return {*digests_in([row for row in unpack_writes(writes.body) if row.kind & SLICED])}
+
+
+def told_anew(writes: PackedWrites, gone: Collection[bytes], find: Callable[[bytes], bytes | None]) -> PackedWrites:
+    """Some writes as they are stored once values are gone that told them. What cannot be read stays as it is.
+
+    Args:
+        writes: These.
+        gone: The names of the values.
+        find: Finds the pieces that these consist of.
+    """
+    from langchain_sessions._core.pieces import assemble  # noqa: PLC0415 - else each cold start would load it
+
+    values: dict[bytes, bytes] = {}
+    rows = [*unpack_writes(writes.body)]
+    for at, row in enumerate(rows):
+        if not row.kind & SLICED or row.data is None or (name := row.data[:NAME]) not in gone:
+            continue
+        with suppress(*UNREADABLE):  # whoever reads it says what is wrong
+            if name not in values:
+                values[name] = assemble(name, find, None).data
+            said = sliced(values[name], row.data[NAME:])
+            rows[at] = row._replace(kind=row.kind & ~(CUT | SLICED), data=said)
+    return writes._replace(body=pack_writes(rows))
 
 
 class _Lists:

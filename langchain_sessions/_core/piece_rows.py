@@ -408,3 +408,21 @@ def spliced(leaves: Sequence[bytes], changes: Iterable[tuple[int, int, list[byte
         made += new
         at = start + count
     return [*made, *leaves[at:]]
+
+
+def sliced(value: bytes, place: bytes) -> bytes:
+    """What a write holds.
+
+    Args:
+        value: The value that it is told by.
+        place: Where it stands there.
+
+    Raises:
+        ValueError: It does not.
+    """
+    before, at, count = ormsgpack.unpackb(place)
+    said: bytes = value[at : at + count]
+    if len(said) != count:
+        problem = "a write is altered"
+        raise ValueError(problem)
+    return bytes(before) + said

@@ -14,6 +14,7 @@ from langgraph.checkpoint.base import CheckpointTuple, PendingWrite, writes_sort
 from langchain_sessions._chat.address import config_again, config_of, short_digest, whole_time, whole_versions
 from langchain_sessions._core.checkpoints import (
     CUT,
+    SLICED,
     CheckpointRow,
     corrupt_checkpoint,
     lengthened,
@@ -22,11 +23,10 @@ from langchain_sessions._core.checkpoints import (
 )
 from langchain_sessions._core.edge import UNREADABLE, from_micros
 from langchain_sessions._core.packed_names import unpacked_names
-from langchain_sessions._core.piece_rows import Seal
+from langchain_sessions._core.piece_rows import Seal, sliced
 from langchain_sessions._core.pieces import Tree, assemble
 from langchain_sessions._core.ranges import SeqSet, decode_ranges, expand_ranges
 from langchain_sessions._core.rows import YEARS
-from langchain_sessions._core.sliced_writes import SLICED, sliced
 from langchain_sessions._threads.forms import PLAIN_TAG
 from langchain_sessions._threads.pending import slot_of
 from langchain_sessions._threads.record import (

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import ormsgpack
 
-from langchain_sessions._core.checkpoints import CUT
-from langchain_sessions._core.sliced_writes import SLICED
+from langchain_sessions._core.checkpoints import CUT, SLICED
 from langchain_sessions._threads.record import PLAIN, TAGGED
 from langchain_sessions._threads.turned import TURNED, beginning, turned_back
 

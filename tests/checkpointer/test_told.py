@@ -16,9 +16,9 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.graph import START, StateGraph
 from langgraph.types import Send
 
-from langchain_sessions._core.checkpoints import CUT, WriteRow, pack_writes, unpack_writes
+from langchain_sessions._core.checkpoints import CUT, SLICED, WriteRow, pack_writes, unpack_writes
+from langchain_sessions._core.piece_rows import sliced
 from langchain_sessions._core.pieces import cut
-from langchain_sessions._core.sliced_writes import SLICED, sliced
 from langchain_sessions._log.log import log_of
 from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
 from langchain_sessions._sql.store import SqlStore

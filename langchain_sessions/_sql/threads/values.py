@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import ColumnElement, Select, bindparam, case, delete, func, literal_column, select, true, update
 
 from langchain_sessions._core.checkpoints import ValueRow, digests_in, unpack_writes
-from langchain_sessions._core.piece_removal import made_whole, staying
+from langchain_sessions._core.piece_removal import made_whole, staying, tellers, told_anew
 from langchain_sessions._core.piece_rows import DELTAS, NAME, NAMING, NODE, SPLICE, kids_of
-from langchain_sessions._core.sliced_writes import tellers, told_anew
 from langchain_sessions._sql.log.lookup import add_rows
 from langchain_sessions._sql.tables.types import as_bytes, quoted
 from langchain_sessions._sql.threads.staging import replace_writes, writes_stored

@@ -16,8 +16,7 @@ from langchain_sessions._core.checkpoints import (
     seq_set,
     unpack_writes,
 )
-from langchain_sessions._core.piece_removal import staying_values
-from langchain_sessions._core.sliced_writes import tellers, told_anew
+from langchain_sessions._core.piece_removal import staying_values, tellers, told_anew
 from langchain_sessions._core.thread_effects import mended_parents
 from langchain_sessions.errors import InvalidInputError, SessionNotFoundError
 from langchain_sessions.stores._partitioned import keys
