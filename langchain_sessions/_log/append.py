@@ -205,11 +205,17 @@ def append_events(
         yield from get_session(log, session_id)
         return []
     now, encoder, first = log.now(), log.encoder, events[0]
-    if len(events) == 1 and not isinstance(first, NewEvent) and said_by(first) < LARGE:
+    # What is no message is told by the encoder, with the way out.
+    if (
+        len(events) == 1
+        and not isinstance(first, NewEvent)
+        and type(said := getattr(first, "content", None)) is str
+        and len(said) < LARGE
+    ):
         rows: tuple[EventRow, ...] = (encoder.message_row(first, now, delta=delta),)
         is_bare = delta is None
     else:
-        size = sum(map(said_by, events))
+        size = said_in(events)
         # That a run is open is said by its first event, that it is over by its last.
         marked = -1 if not mark else 0 if invocation_status is InvocationStatus.OPEN else len(events) - 1
         held = events if size < LARGE else [_held_event(event, size) for event in events]
@@ -269,7 +275,7 @@ def edit_message(
     require(message.id, "message", "needs the id of the message that it replaces")
     now = log.now()
     # With an id of its own: under that of the message it would be taken for the append that it replaces.
-    size = said_by(message)
+    size = said_in([message])
     event = NewEvent(id=uuid.uuid4().hex, message=_held(message, size), author=author, metadata=metadata)
     row = yield from computed(size, partial(log.encoder.row, event, now))
     batch = AppendBatch(
@@ -297,13 +303,16 @@ def move_message(log: Log, session_id: str, event: NewEvent) -> Flow[SessionEven
     return log.encoder.appended(session_id, appended.rows[0], appended.view)
 
 
-def said_by(event: BaseMessage | NewEvent) -> int:
-    """About how many characters there are to count in an event."""
-    message = event.message if isinstance(event, NewEvent) else event
-    content: object = getattr(message, "content", None)  # what is no message is told below, with the way out
-    if isinstance(content, list):
-        return sum(_characters(block) for block in cast("list[object]", content))
-    return len(content) if isinstance(content, str) else 0
+def said_in(events: Sequence[BaseMessage | NewEvent]) -> int:
+    """About how many characters there are to count in events."""
+    size = 0
+    for event in events:
+        content: object = getattr(event.message if isinstance(event, NewEvent) else event, "content", None)
+        if isinstance(content, str):
+            size += len(content)
+        elif isinstance(content, list):
+            size += sum(_characters(block) for block in cast("list[object]", content))
+    return size
 
 
 def _characters(block: object, depth: int = 0) -> int:

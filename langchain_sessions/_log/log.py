@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from langchain_sessions._core.codec.values import as_dict
 from langchain_sessions._core.edge import (
+    MOST,
     UNREADABLE,
     bounded,
     built,
@@ -343,6 +344,6 @@ def read_rows(
 ) -> Flow[ContextSlice]:
     """The rows of a viewer's context in the order of a prompt: what every reader of the one view begins with."""
     now = log.now()
-    most = None if last_n is None else bounded(last_n)
+    most = last_n if last_n is None or 0 <= last_n < MOST else bounded(last_n)
     given = (log.key(session_id), viewer, invocation_id, most, now, log.idle_before(now), said_only)
     return (yield from ask(log.store.load_context, *given))

@@ -82,16 +82,11 @@ _ONE: ColumnElement[int] = literal_column("1", BigInteger())
 _counting: Callable[[EventRow], tuple[int, int]] = itemgetter(*map(EventRow._fields.index, ("flags", "tokens")))
 
 
-def append_events(store: SqlStore, key: SessionKey, batch: AppendBatch) -> Flow[Appended]:
+def append_events(store: SqlStore, key: SessionKey, batch: AppendBatch, *, is_packed: bool = False) -> Flow[Appended]:
     """Append the fast way, with others where some wait for the same session, or else the full way."""
     rows = batch.rows
-    size = len(rows[0].text or "") if len(rows) == 1 else bytes_of(rows)
-    if size >= LARGE:
-        return packed_first(batch.rows, partial(_append, store, key, batch))
-    return _append(store, key, batch)
-
-
-def _append(store: SqlStore, key: SessionKey, batch: AppendBatch) -> Flow[Appended]:
+    if not is_packed and (len(rows[0].text or "") if len(rows) == 1 else bytes_of(rows)) >= LARGE:
+        return packed_first(rows, partial(append_events, store, key, batch, is_packed=True))
     plain = is_plain(batch, store.flavour)
     # SQLite's writers take turns anyway, one of them at a time.
     if store.flavour == "sqlite" or not plain or not _may_travel(batch):
