@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from langchain_sessions._core.rows import Anyone
-from langchain_sessions.stores._wide.work import Do
+from langchain_sessions.stores._wide.work import NO_LIMIT, Do
 from langchain_sessions.stores.engine import Listed, Partition
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def list_heads(
     while left and len(found) < limit:
         some, left = left[:width], left[width:]
         width = min(width * 2, 16)
-        asked = [Do("list", (app, name, bucket, *start, limit)) for bucket in some]
+        asked = [Do("list", (app, name, bucket, *start, min(limit, NO_LIMIT))) for bucket in some]
         for rows in (yield from engine.run(asked)):
             found += [Listed(Partition(app, kind, each), (at, number)) for kind, each, at, number in rows]
     return found[:limit]
@@ -117,7 +117,7 @@ def list_due(engine: WidePartitions, app: str, before: int, after: Listed | None
     while left and len(found) < limit:
         some, left = left[:width], left[width:]
         width = min(width * 2, 16)
-        asked = [Do("due", (app, _DUE, bucket, *start, before, limit)) for bucket in some]
+        asked = [Do("due", (app, _DUE, bucket, *start, before, min(limit, NO_LIMIT))) for bucket in some]
         for rows in (yield from engine.run(asked)):
             found += [Listed(Partition(app, kind, each), (at, number)) for kind, each, at, number in rows]
     return found[:limit]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from langchain_sessions.errors import StoreUnavailableError
 from langchain_sessions.stores._partitioned.keys import shelf_of
 from langchain_sessions.stores._wide import pieces
-from langchain_sessions.stores._wide.work import Do, Known
+from langchain_sessions.stores._wide.work import NO_LIMIT, Do, Known
 from langchain_sessions.stores.engine import Range
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ _LEAST: Final = MOST // 20_480
 """What a row weighs at least, so that there are never more than 10 000 events with a name each."""
 KEPT: Final = MOST // 4
 _FIRST, LAST = "\x01", "\x7f"
-_NO_LIMIT: Final = 2**31 - 1
 _COPIED_AT_ONCE: Final = 1024
 _COPIED_BYTES: Final = 500_000
 
@@ -54,7 +53,7 @@ def write(partition: Partition, known: Known, key: str, value: bytes | None) -> 
 
 def live(partition: Partition, wanted: Range) -> Do:
     """Read a range of the rows that are in the partition itself."""
-    limit = _NO_LIMIT if wanted.limit is None else wanted.limit
+    limit = NO_LIMIT if wanted.limit is None else min(wanted.limit, NO_LIMIT)
     name = "rows_newest" if wanted.newest else "rows"
     return Do(name, (*partition, max(wanted.low, _FIRST), wanted.high, limit))
 
@@ -120,13 +119,13 @@ def _covered(wanted: Range, rows: Sequence[Any]) -> Range:
 def _from_shelves(engine: WidePartitions, partition: Partition, wanted: Range) -> Flow[list[Any]]:
     """The rows of a range that are on shelves, as many as it asks for."""
     name = "shelf_newest" if wanted.newest else "shelf"
-    limit = _NO_LIMIT if wanted.limit is None else wanted.limit
+    limit = NO_LIMIT if wanted.limit is None else min(wanted.limit, NO_LIMIT)
     low, high = max(wanted.low, _FIRST), wanted.high
     near = shelf_of(high if wanted.newest else low)
     found = (yield from engine.run([Do(name, (*partition, near, low, high, limit))]))[0]
     if len(found) >= limit or shelf_of(low) == shelf_of(high):
         return found
-    asked = Do("shelf", (*partition, "", shelf_of(low) or _FIRST, high, _NO_LIMIT))
+    asked = Do("shelf", (*partition, "", shelf_of(low) or _FIRST, high, NO_LIMIT))
     names = [row[0] for row in (yield from engine.run([asked]))[0] if row[0] != near]
     for shelf in reversed(names) if wanted.newest else names:
         found += (yield from engine.run([Do(name, (*partition, shelf, low, high, limit - len(found)))]))[0]
@@ -202,7 +201,7 @@ def _part_of(key: str) -> str:
 def remove(engine: WidePartitions, partition: Partition, below: str) -> Flow[None]:
     """Remove the shelves whose keys are smaller, those of pieces among them."""
     for index in ("", pieces.INDEX):
-        found = (yield from engine.run([Do("shelf", (*partition, index, _FIRST, below, _NO_LIMIT))]))[0]
+        found = (yield from engine.run([Do("shelf", (*partition, index, _FIRST, below, NO_LIMIT))]))[0]
         yield from _remove(engine, partition, index, [name for name, _ in found])
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from langchain_sessions.stores.engine import Head
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+NO_LIMIT: Final = 2**31 - 1
+"""More rows than any table has, and the most that a driver takes as a number of rows."""
 
 
 class Do(NamedTuple):
