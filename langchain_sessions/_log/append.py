@@ -6,7 +6,7 @@ import uuid
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from langchain_core.messages import BaseMessage
 
@@ -22,7 +22,7 @@ from langchain_sessions.events import InvocationStatus, NewEvent, SessionEvent
 from langchain_sessions.stores._values import AppendBatch
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
     from langchain_sessions._core.event_encoding import EventEncoder
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from langchain_sessions._log.log import Log
 
 
+T = TypeVar("T")
 # The constructor of a named tuple takes twice as long.
 _tuple = tuple.__new__
 _MOST_NESTED = 3
@@ -215,12 +216,10 @@ def append_events(
         rows: tuple[EventRow, ...] = (encoder.message_row(first, now, delta=delta),)
         is_bare = delta is None
     else:
-        size = said_in(events)
         # That a run is open is said by its first event, that it is over by its last.
         marked = -1 if not mark else 0 if invocation_status is InvocationStatus.OPEN else len(events) - 1
-        held = events if size < LARGE else [_held_event(event, size) for event in events]
-        encoding = partial(_rows_of, held, encoder, now, first_ordinal, {marked: mark}, delta=delta)
-        rows, is_bare = yield from computed(size, encoding)
+        encoding = partial(_rows_of, encoder=encoder, now=now, ordinal=first_ordinal, marks={marked: mark}, delta=delta)
+        rows, is_bare = yield from _encoded(events, encoding)
     idle = now - log.invocation_timeout
     batch = _tuple(AppendBatch, (rows, now, log.codec.repeats, expected_version, False, idle, False, is_bare, answers))
     appended = yield from ask(log.store.append_events, key, batch)
@@ -231,6 +230,15 @@ def append_events(
     if is_bare and view is None:
         return [encoder.bare(session_id, row) for row in appended.rows]
     return [encoder.appended(session_id, row, view) for row in appended.rows]
+
+
+def _encoded(
+    events: Sequence[BaseMessage | NewEvent], encoding: Callable[[Sequence[BaseMessage | NewEvent]], T]
+) -> Flow[T]:
+    """What is made of events, which are held as they are now where that is done beside their caller."""
+    size = said_in(events)
+    held = events if size < LARGE else [_held_event(event, size) for event in events]
+    return computed(size, partial(encoding, held))
 
 
 def _rows_of(
