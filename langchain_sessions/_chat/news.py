@@ -74,6 +74,7 @@ class News:
         between: What of the tail others said just before it.
         told: What of a graph's state was logged just now, since others had answered.
         newest: The last position of the log that was looked at for it.
+        answers: The last position of the running turn that the log had; 0 where it had nothing of it.
         is_taken_back: A rewind took back the question of the running turn: nothing more of that is stored.
     """
 
