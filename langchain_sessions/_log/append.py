@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from langchain_sessions._core.event_encoding import EventEncoder
-    from langchain_sessions._core.rows import EventRow
+    from langchain_sessions._core.rows import EventRow, SessionKey
     from langchain_sessions._log.log import Log
+    from langchain_sessions._log.order import Place
 
 
 T = TypeVar("T")
@@ -196,16 +197,15 @@ def append_events(
     delta = None
     if state_delta:
         events, delta = _with_delta(events, as_dict(state_delta, "state_delta"), shared)
-    mark = 0
+    marks: dict[int, int] = {}
     if invocation_status is not None:
-        mark = _mark_of(invocation_status)
+        marks = _marks_of(invocation_status, len(events) or 1)
         require(invocation_id or _all_in_a_run(events), "invocation_status", "needs an invocation_id")
-        if not events:
-            events = [NewEvent(invocation_id=invocation_id, branch=branch)]
+        events = events or [NewEvent(invocation_id=invocation_id, branch=branch)]
     if not events:
         yield from get_session(log, session_id)
         return []
-    now, encoder, first = log.now(), log.encoder, events[0]
+    now, encoder, first, place = log.now(), log.encoder, events[0], None
     # What is no message is told by the encoder, with the way out.
     if (
         len(events) == 1
@@ -216,13 +216,12 @@ def append_events(
         rows: tuple[EventRow, ...] = (encoder.message_row(first, now, delta=delta),)
         is_bare = delta is None
     else:
-        # That a run is open is said by its first event, that it is over by its last.
-        marked = -1 if not mark else 0 if invocation_status is InvocationStatus.OPEN else len(events) - 1
-        encoding = partial(_rows_of, encoder=encoder, now=now, ordinal=first_ordinal, marks={marked: mark}, delta=delta)
-        rows, is_bare = yield from _encoded(events, encoding)
+        encoding = partial(_rows_of, encoder=encoder, now=now, ordinal=first_ordinal, marks=marks, delta=delta)
+        (rows, is_bare), place = yield from _encoded(log, key, events, encoding)
     idle = now - log.invocation_timeout
     batch = _tuple(AppendBatch, (rows, now, log.codec.repeats, expected_version, False, idle, False, is_bare, answers))
-    appended = yield from ask(log.store.append_events, key, batch)
+    appending, order = ask(log.store.append_events, key, batch), log.shared.order
+    appended = yield from order.in_turn(key, place, appending) if place is not None or order.last else appending
     recall = after_append(log, key, appended.version, rows)
     if recall is not None:
         yield from recall
@@ -233,12 +232,22 @@ def append_events(
 
 
 def _encoded(
-    events: Sequence[BaseMessage | NewEvent], encoding: Callable[[Sequence[BaseMessage | NewEvent]], T]
-) -> Flow[T]:
-    """What is made of events, which are held as they are now where that is done beside their caller."""
+    log: Log,
+    key: SessionKey,
+    events: Sequence[BaseMessage | NewEvent],
+    encoding: Callable[[Sequence[BaseMessage | NewEvent]], T],
+) -> Flow[tuple[T, Place | None]]:
+    """What is made of events. Of long ones that is done beside their caller, of copies, and they keep their place."""
     size = said_in(events)
-    held = events if size < LARGE else [_held_event(event, size) for event in events]
-    return computed(size, partial(encoding, held))
+    if size < LARGE:
+        return encoding(events), None
+    held = [_held_event(event, size) for event in events]
+    place = yield from ask(log.shared.order.enter, key)
+    try:
+        return (yield from computed(size, partial(encoding, held))), place
+    except BaseException:
+        log.shared.order.leave(place)
+        raise
 
 
 def _rows_of(
@@ -283,17 +292,18 @@ def edit_message(
     require(message.id, "message", "needs the id of the message that it replaces")
     now = log.now()
     # With an id of its own: under that of the message it would be taken for the append that it replaces.
-    size = said_in([message])
-    event = NewEvent(id=uuid.uuid4().hex, message=_held(message, size), author=author, metadata=metadata)
-    row = yield from computed(size, partial(log.encoder.row, event, now))
+    key, event = log.key(session_id), NewEvent(id=uuid.uuid4().hex, message=message, author=author, metadata=metadata)
+    encoding = partial(_rows_of, encoder=log.encoder, now=now, ordinal=0, marks={}, delta=None)
+    (rows, _), place = yield from _encoded(log, key, [event], encoding)
     batch = AppendBatch(
-        rows=(row,),
+        rows=rows,
         now=now,
         same=log.codec.repeats,
         replaces_only=True,
         idle_before=log.idle_before(now),
     )
-    appended = yield from ask(log.store.append_events, log.key(session_id), batch)
+    appending, order = ask(log.store.append_events, key, batch), log.shared.order
+    appended = yield from order.in_turn(key, place, appending) if place is not None or order.last else appending
     return log.encoder.appended(session_id, appended.rows[0], appended.view)
 
 
@@ -346,10 +356,10 @@ def _held_event(event: BaseMessage | NewEvent, size: int) -> BaseMessage | NewEv
     return event if event.message is None else replace(event, message=_held(event.message, size))
 
 
-def _mark_of(status: InvocationStatus) -> int:
-    """How a row says how far its invocation has got."""
+def _marks_of(status: InvocationStatus, count: int) -> dict[int, int]:
+    """How far an invocation has got: its first row says that it is open, its last that it is over."""
     require(isinstance(status, InvocationStatus), "invocation_status", "give a member of InvocationStatus")
-    return r.MARKS[status.value]
+    return {0 if status is InvocationStatus.OPEN else count - 1: r.MARKS[status.value]}
 
 
 def _all_in_a_run(events: Sequence[BaseMessage | NewEvent]) -> bool:

@@ -43,7 +43,7 @@ Work = tuple[Callable[..., T], tuple[Any, ...], dict[str, Any]]
 # With the pauses between them these are three seconds of losing races before the caller hears of it.
 _MAX_TRIES = 12
 _THREADS = 4
-"""Workers for stores without an async engine: one writes while others read."""
+"""Workers for stores without an async engine, one hop for each transaction; who writes to SQLite has another one."""
 # The first dead connection clears the pool, so what dies after it was opened just now: the server itself is away.
 _MAX_DEAD = 3
 _MOST_READERS = 16
@@ -236,8 +236,8 @@ class Runner:
     ) -> T:
         """Async `run_on_any`. A cancelled caller never leaves half an operation."""
         if self.engines.async_ is None:
-            # One hop for the whole transaction.
-            return await finish(self._workers.arun(lambda: self.run_on_any(kind, operation, *args, **kwargs)))
+            run = partial(self.run_on_any, kind, operation, *args, **kwargs)
+            return await finish(self._workers.arun(run, in_turn=self._turn is not None and kind is not _READ))
         return await finish(self._aretrying(kind, (operation, args, kwargs)))
 
     async def _aretrying(self, kind: TransactionKind, work: Work[T]) -> T:

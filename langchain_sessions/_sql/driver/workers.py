@@ -20,25 +20,28 @@ class Workers:
     def __init__(self, most: int) -> None:
         """Have at most so many."""
         self._most = most
-        self._pool = self._new_pool()
+        self._pools = self._new_pools()
         empty_in_child(self)
 
-    def _new_pool(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(self._most, thread_name_prefix="langchain-sessions")
+    def _new_pools(self) -> tuple[ThreadPoolExecutor, ThreadPoolExecutor]:
+        """Those that work side by side, and the one that takes turns."""
+        name = "langchain-sessions"
+        return ThreadPoolExecutor(self._most, name), ThreadPoolExecutor(1, name)
 
     def leave_all(self) -> None:
         """Begin others: a pool takes those of the process that this one was forked from for its own, and idle."""
-        self._pool = self._new_pool()
+        self._pools = self._new_pools()
 
     def run(self, call: Callable[[], T]) -> T:
         """Have one of them make a call, and wait for it."""
-        return self._pool.submit(call).result()
+        return self._pools[0].submit(call).result()
 
-    async def arun(self, call: Callable[[], T]) -> T:
-        """Async `run`."""
-        return await asyncio.get_running_loop().run_in_executor(self._pool, call)
+    async def arun(self, call: Callable[[], T], *, in_turn: bool = False) -> T:
+        """Async `run`; in turn with all that are, in the order in which they came, by a thread of their own."""
+        return await asyncio.get_running_loop().run_in_executor(self._pools[in_turn], call)
 
     def close(self) -> None:
         """End them once they have done what was given to them. A call after it finds new ones."""
-        ending, self._pool = self._pool, self._new_pool()
-        ending.shutdown()
+        ending, self._pools = self._pools, self._new_pools()
+        for pool in ending:
+            pool.shutdown()
