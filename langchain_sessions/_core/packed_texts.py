@@ -7,18 +7,18 @@ write them. What keyword search compares is packed along where it cannot be made
 from __future__ import annotations
 
 import zlib
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
 
 from langchain_sessions._core.edge import UNREADABLE, fold
 from langchain_sessions._core.flow import computed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Iterable
 
     from langchain_sessions._core.flow import Flow
     from langchain_sessions._core.rows import EventRow
-
-T = TypeVar("T")
 
 PACKED_FROM: Final = 1_000
 """Characters. Of 500 a fifth of the row would be saved for 12 µs of CPU; of these half, and of 20 000 two thirds."""
@@ -26,8 +26,9 @@ _MOST: Final = 1 << 24
 """Bytes, of both texts: what was tampered with must not blow up to gigabytes."""
 _LEVEL: Final = 4
 """Two thirds of what 6 takes, for a thirtieth more."""
-_AHEAD: Final[dict[tuple[str, str | None], bytes | None]] = {}
-"""What is about to be stored, packed already: by what was packed, so that whoever stores the same finds the same."""
+Packed = Mapping[tuple[str, str | None], "bytes | None"]
+"""Long texts that are about to be stored, with what is compared of each, as `pack_text` packed them."""
+NOTHING_PACKED: Final[Packed] = MappingProxyType({})
 _MISSING: Final = b""
 # What keyword search compares: the lower case of the text, the text folded, or what stands behind it.
 _LOWER, _FOLDED, _BEHIND = b"\1", b"\2", b"\3"
@@ -38,28 +39,6 @@ _SPLIT: Final = "\0"
 
 def pack_text(text: str, folded: str | None) -> bytes | None:
     """The texts of a row, deflated; None where an eighth would not be saved."""
-    if _AHEAD and (ready := _AHEAD.get((text, folded), _MISSING)) is not _MISSING:
-        return ready
-    return _packed(text, folded)
-
-
-def packed_first(rows: Sequence[EventRow], then: Callable[[], Flow[T]]) -> Flow[T]:
-    """A workflow that stores rows, once their long texts are packed: no lock is held for that.
-
-    Beside an event loop it is done beside that, too.
-    """
-    texts = {(text, row.folded) for row in rows if (text := row.text) is not None and is_long(text)}
-    try:
-        _AHEAD.update(
-            (yield from computed(sum(len(text) for text, _ in texts), lambda: {each: _packed(*each) for each in texts}))
-        )
-        return (yield from then())
-    finally:
-        for each in texts:
-            _AHEAD.pop(each, None)
-
-
-def _packed(text: str, folded: str | None) -> bytes | None:
     how, said = _LOWER, text
     if folded is not None:
         how = _FOLDED if folded == fold(text) else _BEHIND
@@ -71,6 +50,15 @@ def _packed(text: str, folded: str | None) -> bytes | None:
     return how + small if len(small) < len(data) * 7 // 8 else None
 
 
+def packed_ahead(rows: Iterable[EventRow]) -> Flow[Packed]:
+    """The long texts of rows that are about to be stored, packed before anything is locked; beside an event loop.
+
+    Who stores them is given it along, as often as he tries.
+    """
+    texts = {(text, row.folded) for row in rows if (text := row.text) is not None and is_long(text)}
+    return computed(sum(len(text) for text, _ in texts), lambda: {each: pack_text(*each) for each in texts})
+
+
 def unpack_text(packed: bytes) -> tuple[str, str | None]:
     """What `pack_text` was given.
 
@@ -79,16 +67,19 @@ def unpack_text(packed: bytes) -> tuple[str, str | None]:
         TypeError: Something else stands where bytes were written.
         zlib.error: It was altered, likewise.
     """
+    how, text, folded = _inflated(packed)
+    return text, folded if how == _BEHIND else fold(text) if how == _FOLDED else None
+
+
+def _inflated(packed: bytes) -> tuple[bytes, str, str]:
     data = memoryview(packed)
     unpacker = zlib.decompressobj()
     said = unpacker.decompress(data[1:], _MOST).decode()
     how = bytes(data[:1])
     if not unpacker.eof or unpacker.unused_data or how not in (_LOWER, _FOLDED, _BEHIND):
         raise ValueError(len(data))
-    if how == _BEHIND:
-        text, _, folded = said.partition(_SPLIT)
-        return text, folded
-    return said, fold(said) if how == _FOLDED else None
+    text, _, folded = said.partition(_SPLIT) if how == _BEHIND else (said, "", "")
+    return how, text, folded
 
 
 def said_in(packed: bytes) -> tuple[str | None, str | None]:
@@ -99,16 +90,28 @@ def said_in(packed: bytes) -> tuple[str | None, str | None]:
         return None, None
 
 
+def text_in(packed: bytes) -> str | None:
+    """The text of a packed row alone: what is compared of it takes as long to make again."""
+    try:
+        return _inflated(packed)[1]
+    except UNREADABLE:
+        return None
+
+
 def is_long(text: str | None) -> bool:
     """Whether a text is packed where that saves something."""
     return text is not None and len(text) >= PACKED_FROM
 
 
-def packed_form(row: EventRow) -> tuple[Any, ...]:
+def packed_form(row: EventRow, ahead: Packed = NOTHING_PACKED) -> tuple[Any, ...]:
     """The values of a row as they are stored, and behind them a long text, which then is in no column of its own.
 
     What takes the place of another message keeps it there: others may be told by it, as `_sql/log/revisions` says.
     """
     text = row.text
-    packed = pack_text(text, row.folded) if text is not None and is_long(text) and row.position is None else None
+    if text is None or not is_long(text) or row.position is not None:
+        return (*row, None)
+    packed = ahead.get((text, row.folded), _MISSING)
+    if packed is _MISSING:
+        packed = pack_text(text, row.folded)
     return (*row, None) if packed is None else (*row._replace(text=None, folded=None), packed)

@@ -15,6 +15,7 @@ from langchain_sessions._core.codec.values import as_dict
 from langchain_sessions._core.edge import bounded, require, told_methods
 from langchain_sessions._core.event_encoding import as_events
 from langchain_sessions._core.flow import LARGE, Flow, adrive, ask, computed, drive
+from langchain_sessions._core.packed_texts import NOTHING_PACKED
 from langchain_sessions._core.state import TEMP, dump_delta
 from langchain_sessions._log.lifecycle import get_session
 from langchain_sessions._log.log import after_append
@@ -219,7 +220,8 @@ def append_events(
         encoding = partial(_rows_of, encoder=encoder, now=now, ordinal=first_ordinal, marks=marks, delta=delta)
         (rows, is_bare), place = yield from _encoded(log, key, events, encoding)
     idle = now - log.invocation_timeout
-    batch = _tuple(AppendBatch, (rows, now, log.codec.repeats, expected_version, False, idle, False, is_bare, answers))
+    given = (rows, now, log.codec.repeats, expected_version, False, idle, False, is_bare, answers, NOTHING_PACKED)
+    batch = _tuple(AppendBatch, given)
     appending, order = ask(log.store.append_events, key, batch), log.shared.order
     appended = yield from order.in_turn(key, place, appending) if place is not None or order.last else appending
     recall = after_append(log, key, appended.version, rows)

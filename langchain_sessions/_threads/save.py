@@ -120,11 +120,10 @@ class CheckpointWriter:
         )
 
     def _plan(self, at: ThreadConfig, planned: PlannedCheckpoint, *, strict: bool, is_fork: bool) -> PutPlan:
-        record, thread = planned.record, planned.thread
+        record, thread, key = planned.record, planned.thread, at.key
         shape, names = (NAMES_WITHIN, b"") if record.keeps_names else record.shape
         is_named = thread is not None and {shape, record.ns} - {ROOT, NAMES_WITHIN} <= thread.named
         known_to, planned.since = planned.known_to, planned.known_since()
-        key = at.key
         return PutPlan(
             key=key,
             draft=thread_draft(at.log, key, anew=record.ns == ROOT and record.parent is None),
@@ -141,6 +140,7 @@ class CheckpointWriter:
             known_to=min(known_to, planned.known_to),  # another thread may take messages in meanwhile, or see a rewind
             strict=strict,
             named_in=thread.skey if thread is not None and is_named else None,
+            said=[item.row for item in planned.incoming],
         )
 
     def _learn(self, at: ThreadConfig, planned: PlannedCheckpoint, start: Any, result: PutResult) -> None:

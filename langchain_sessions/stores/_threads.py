@@ -33,6 +33,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 from langchain_sessions._core.checkpoints import NO_EVENTS, CheckpointRow, MessageParts, ValueRow, WriteRow
+from langchain_sessions._core.packed_texts import NOTHING_PACKED, Packed
 from langchain_sessions._core.rows import EventRow, Owner, SessionKey, SessionRow
 from langchain_sessions._core.twins import threaded
 
@@ -92,6 +93,8 @@ class PutPlan(NamedTuple):
         decide: Decides positions; see `Decide`. May raise `StalePlanError`.
         strict: Refuse it where the head is not its parent.
         named_in: The key of the session that has both names already; elsewhere they are stored.
+        said: New messages as they are before they have positions. Long ones a store may pack before it locks anything.
+        packed: What it packed of them; it is the store's own.
     """
 
     key: SessionKey
@@ -109,6 +112,8 @@ class PutPlan(NamedTuple):
     known_to: int = 0
     strict: bool = False
     named_in: int | None = None
+    said: Sequence[EventRow] = ()
+    packed: Packed = NOTHING_PACKED
 
 
 class PutResult(NamedTuple):

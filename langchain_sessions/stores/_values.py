@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from langchain_sessions._core.packed_texts import NOTHING_PACKED, Packed
 from langchain_sessions._core.rows import Counters, EventRow, Owner, SessionHeading, SessionKey, SessionLog, SessionRow
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class AppendBatch(NamedTuple):
             or run, no change of state and nothing extra.
         answers: The position of what it answers. Where a rewind has taken that back nothing is appended: an
             `EventNotFoundError`. 0 for what answers nothing.
+        packed: What a store packed of the rows before its transaction; it is the store's own.
     """
 
     rows: tuple[EventRow, ...]
@@ -64,6 +66,7 @@ class AppendBatch(NamedTuple):
     moves: bool = False
     is_bare: bool = False
     answers: int = 0
+    packed: Packed = NOTHING_PACKED
 
 
 class Appended(NamedTuple):

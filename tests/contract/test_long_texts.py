@@ -23,8 +23,10 @@ from langchain_sessions._sql.driver.runner import Runner
 from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
 from langchain_sessions._sql.index.deflated import opened as inflated
 from langchain_sessions._sql.index.deflated import rows_of
+from langchain_sessions.checkpointer import SessionCheckpointSaver
 from langchain_sessions.errors import CorruptRowError, EventConflictError
 from langchain_sessions.stores._values import StoredChunk
+from tests.checkpointer.talking import CONFIG, talking
 from tests.faults.drills import FACES, Face, make_service, opened
 
 if TYPE_CHECKING:
@@ -205,7 +207,7 @@ def test_large_ones_are_packed_before_the_lock_and_nobody_waits_for_it(
     large = [HumanMessage(ASCII * (LARGE // len(ASCII) + 1), id=f"m{at}") for at in range(4)]
     with opened(make_service(database_url, table_prefix=table_prefix)) as (made,):
         call(made, "create", "s")
-        watch(packed_texts, "_packed")
+        watch(packed_texts, "pack_text")
         watch(EventEncoder, "message_row")
         watch(Indexer, "_entries")
         call(made, "append", "s", large[0], invocation_id=run)
@@ -213,11 +215,42 @@ def test_large_ones_are_packed_before_the_lock_and_nobody_waits_for_it(
         call(made, "append", "s", [NewEvent(message=each) for each in large[2:]], invocation_id=run)
         assert call(made, "messages", "s") == large
         assert call(made, "reindex", "s") == len(large)
+        assert {name for name, *_ in done} == {"pack_text", "message_row", "_entries"}
+        assert {is_here for _, is_here, _ in done} == {face == "sync"}
+        assert {is_held for *_, is_held in done} == {False}
+        done.clear()
+        call(talking(SessionCheckpointSaver(made)), "invoke", {"messages": [large[0]]}, CONFIG)
         call.close(made)
-    assert {name for name, *_ in done} == {"_packed", "message_row", "_entries"}
-    assert {is_held for *_, is_held in done} == {False}
-    assert {is_here for _, is_here, _ in done} == {face == "sync"}
-    assert packed_texts._AHEAD == {}
+    # LangGraph saves in a thread of its own, or on its loop.
+    assert [each for each in done if each[0] == "pack_text"] == [("pack_text", False, False)]
+
+
+@on_databases
+@pytest.mark.parametrize("face", FACES)
+def test_large_ones_are_inflated_beside_an_event_loop(
+    database_url: str, table_prefix: str, monkeypatch: pytest.MonkeyPatch, face: str
+) -> None:
+    threads: list[int] = []
+    inflated = packed_texts._inflated
+
+    def watched(packed: bytes) -> tuple[bytes, str, str]:
+        threads.append(threading.get_ident())
+        return inflated(packed)
+
+    call = Face(face)
+    large = HumanMessage(random.Random(5).randbytes(LARGE).hex(), id="m")  # noqa: S311 - of no more use than to shrink a little
+    with opened(make_service(database_url, table_prefix=table_prefix)) as (made,):
+        call(talking(SessionCheckpointSaver(made)), "invoke", {"messages": [large]}, CONFIG)
+        monkeypatch.setattr(packed_texts, "_inflated", watched)
+        ada = made.as_user("ada")
+        assert call(ada, "messages", "t")[0] == large
+        assert call(ada, "context", "t").events[0].message == large
+        assert next(iter(call(ada, "events", "t"))).message == large
+        saver = SessionCheckpointSaver(made)
+        assert call(saver, "get_tuple", CONFIG).checkpoint["channel_values"]["messages"][0] == large
+        call.close(made)
+    assert len(threads) >= 4
+    assert {thread == threading.get_ident() for thread in threads} == {face == "sync"}
 
 
 @on_databases

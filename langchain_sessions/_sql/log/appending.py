@@ -29,7 +29,7 @@ from langchain_sessions._core import rows as r
 from langchain_sessions._core.edge import UNREADABLE, built
 from langchain_sessions._core.flow import LARGE, Flow, ask
 from langchain_sessions._core.ledger import OF_RUNS, LogView, last_mark
-from langchain_sessions._core.packed_texts import packed_first, packed_form
+from langchain_sessions._core.packed_texts import NOTHING_PACKED, packed_ahead, packed_form
 from langchain_sessions._core.rows import (
     ACTIVITY_GRAIN,
     OWNER_SHAPES,
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy.sql.dml import Insert, Update
 
+    from langchain_sessions._core.packed_texts import Packed
     from langchain_sessions._sql.store import SqlStore
 
 
@@ -82,17 +83,22 @@ _ONE: ColumnElement[int] = literal_column("1", BigInteger())
 _counting: Callable[[EventRow], tuple[int, int]] = itemgetter(*map(EventRow._fields.index, ("flags", "tokens")))
 
 
-def append_events(store: SqlStore, key: SessionKey, batch: AppendBatch, *, is_packed: bool = False) -> Flow[Appended]:
+def append_events(store: SqlStore, key: SessionKey, batch: AppendBatch) -> Flow[Appended]:
     """Append the fast way, with others where some wait for the same session, or else the full way."""
     rows = batch.rows
-    if not is_packed and (len(rows[0].text or "") if len(rows) == 1 else bytes_of(rows)) >= LARGE:
-        return packed_first(rows, partial(append_events, store, key, batch, is_packed=True))
+    if (len(rows[0].text or "") if len(rows) == 1 else bytes_of(rows)) >= LARGE and batch.packed is NOTHING_PACKED:
+        return _append_packed(store, key, batch)
     plain = is_plain(batch, store.flavour)
     # SQLite's writers take turns anyway, one of them at a time.
     if store.flavour == "sqlite" or not plain or not _may_travel(batch):
         return _append_alone(store, key, batch, plain=plain)
     alone = partial(_append_alone, store, plain=True)
     return store.travelling.append(key, batch, alone, partial(_append_plainly, store))
+
+
+def _append_packed(store: SqlStore, key: SessionKey, batch: AppendBatch) -> Flow[Appended]:
+    packed = yield from packed_ahead(batch.rows)
+    return (yield from append_events(store, key, batch._replace(packed=packed)))
 
 
 def _append_alone(store: SqlStore, key: SessionKey, batch: AppendBatch, *, plain: bool) -> Flow[Appended]:
@@ -174,14 +180,14 @@ def append_plain(tx: Transaction, key: SessionKey, batch: AppendBatch, heads: He
         last = tx.last_id
         check_position(key.id, last)
         rows = _numbered(batch.rows, last)
-        insert_by_subselect(tx, key, rows)
+        insert_by_subselect(tx, key, rows, batch.packed)
     else:
         moved = _move_here(tx, key, batch, values, heads)
         if moved is None:
             return None
         skey, last, noted = moved
         rows = _numbered(batch.rows, last)
-        insert_events(tx, skey, rows if noted is batch.rows else _numbered(noted, last))
+        insert_events(tx, skey, rows if noted is batch.rows else _numbered(noted, last), batch.packed)
     status = 0
     if not batch.is_bare and (rows[0].invocation_id is not None or rows[0].branch is not None):
         status = _note_side_rows(tx, key, batch, rows[0].seq)
@@ -267,7 +273,7 @@ def _shape(key: SessionKey, batch: AppendBatch) -> tuple[str, bool, bool, bool, 
 def _bump_values(key: SessionKey, batch: AppendBatch) -> Row:
     """What the statement on the session row of a batch is given, in the order of `_GIVEN`."""
     app, session_id, owner = key
-    rows, now, _, expected, _, _, _, is_bare, _ = batch
+    rows, now, _, expected, _, _, _, is_bare, _, _ = batch
     if is_bare and len(rows) == 1:
         flags, tokens = _counting(rows[0])
         return app, session_id, owner, now, expected, None, 1, 1, 1 if flags & r.TURN else 0, tokens
@@ -358,7 +364,7 @@ def _counters(tx: Transaction, key: SessionKey, batch: AppendBatch) -> dict[str,
     }
 
 
-def insert_by_subselect(tx: Transaction, key: SessionKey, rows: tuple[EventRow, ...]) -> None:
+def insert_by_subselect(tx: Transaction, key: SessionKey, rows: tuple[EventRow, ...], ahead: Packed) -> None:
     """Insert where the session key is not known: MariaDB's UPDATE returns nothing."""
 
     def build() -> Insert:
@@ -367,7 +373,7 @@ def insert_by_subselect(tx: Transaction, key: SessionKey, rows: tuple[EventRow, 
 
     statement = tx.prepare("insert by subselect", build)
     place = {"k_app": key.app, "k_id": key.id}
-    tx.run_many(statement, [{**place, **dict(zip(STORED, packed_form(row), strict=True))} for row in rows])
+    tx.run_many(statement, [{**place, **dict(zip(STORED, packed_form(row, ahead), strict=True))} for row in rows])
 
 
 def _note_side_rows(tx: Transaction, key: SessionKey, batch: AppendBatch, first_seq: int) -> int:
@@ -417,8 +423,7 @@ def _invocation_values(batch: AppendBatch, mark: int, first_seq: int) -> dict[st
 
 
 def _scope_values(batch: AppendBatch) -> dict[str, Any]:
-    scope = batch.rows[0].branch
-    return {"scope": scope, **dict(zip(Counters._fields, counted(batch.rows), strict=True))}
+    return {"scope": batch.rows[0].branch, **dict(zip(Counters._fields, counted(batch.rows), strict=True))}
 
 
 def _append_in_one(tx: Transaction, key: SessionKey, batch: AppendBatch, values: Row) -> Appended | None:

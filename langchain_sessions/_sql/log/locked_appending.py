@@ -69,7 +69,7 @@ def append_locked(tx: Transaction, key: SessionKey, batch: AppendBatch) -> Appen
         ledger = ledger.with_edit(edit)
     if placed.fresh:
         state, noted = with_replaced(session.state, placed.fresh) if deltas else (None, placed.fresh)
-        insert_events(tx, session.skey, noted)
+        insert_events(tx, session.skey, noted, batch.packed)
         _move_session(tx, session, batch, placed.fresh, state, ledger.encode())
         change_shared_state(tx, session.app, session.user_id, deltas)
     # What is there already was found again, and takes no position.

@@ -29,7 +29,7 @@ from langchain_sessions._core import rows as r
 from langchain_sessions._core.checkpoints import StagedWrites, WriteRow, mentioned_in, pack_writes, unpack_staged
 from langchain_sessions._core.ledger import LogView, marks_of, open_invocations, view_of
 from langchain_sessions._core.message_types import FIRST_RECORD
-from langchain_sessions._core.packed_texts import PACKED_FROM, packed_form
+from langchain_sessions._core.packed_texts import NOTHING_PACKED, PACKED_FROM, Packed, packed_form
 from langchain_sessions._core.rows import (
     STORED,
     EventRow,
@@ -327,8 +327,8 @@ def _params(names: Iterable[str]) -> dict[str, Any]:
 _IN_ORDER = ("skey", *EventRow._fields)
 
 
-def insert_events(tx: Transaction, skey: int, rows: Sequence[EventRow]) -> None:
-    """Insert rows that have their positions, and their marks.
+def insert_events(tx: Transaction, skey: int, rows: Sequence[EventRow], ahead: Packed = NOTHING_PACKED) -> None:
+    """Insert rows that have their positions, and their marks; `ahead` is what was packed of them already.
 
     What none of them has is not named: SQLite's driver looks for an adapter of each None that it is given, which
     takes as long as all the rest of a row.
@@ -340,7 +340,7 @@ def insert_events(tx: Transaction, skey: int, rows: Sequence[EventRow]) -> None:
     else:
         columns = list(zip(*rows, strict=True))
         if max(map(len, filter(None, columns[_TEXT])), default=0) >= PACKED_FROM:
-            columns = list(zip(*map(packed_form, rows), strict=True))
+            columns = list(zip(*[packed_form(row, ahead) for row in rows], strict=True))
         held = tuple([column.count(None) < len(rows) for column in columns])
         values = list(zip(repeat(skey, len(rows)), *compress(columns, held), strict=True))
         tx.insert_tuples(tx.prepare(held, _insert_some, tx.tables.events, held), values)

@@ -99,7 +99,7 @@ def prepare_one(
     held: tuple[object, ...] = ()
     # Spelled out: a call for each append.
     if len(batch.rows) == 1 and (text := first.text) is not None and len(text) >= PACKED_FROM:
-        stored = packed_form(first)
+        stored = packed_form(first, batch.packed)
         held = tuple([value is None for value in stored])
         values, order = values + stored, order + _NAMED
     elif len(batch.rows) == 1:
@@ -139,7 +139,7 @@ def _as_json(batch: AppendBatch) -> str:
     for at, row in enumerate(batch.rows):
         told: tuple[Any, ...] = row
         if is_long(row.text):
-            *plain, packed = packed_form(row)
+            *plain, packed = packed_form(row, batch.packed)
             told = (*plain, None if packed is None else b2a_base64(packed, newline=False).decode())
         given = {name: value for name, value in zip(STORED, told) if value is not None}  # noqa: B905 - a row is shorter
         rows.append({**given, "seq": at})
@@ -162,7 +162,7 @@ class _OneStatement:
         self._given: CTE | None = None
         self._names: Sequence[str] = STORED[1:]
         if len(batch.rows) == 1:
-            held = zip(STORED[1:], packed_form(batch.rows[0])[1:], strict=True)
+            held = zip(STORED[1:], packed_form(batch.rows[0], batch.packed)[1:], strict=True)
             self._names = [name for name, value in held if value is not None]
         else:
             self._given = _given_rows(tx.tables.events)

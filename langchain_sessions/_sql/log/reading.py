@@ -6,6 +6,7 @@ and what is appended meanwhile is left out by position.
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from langchain_sessions._core import message_types as k
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.ledger import LogView, visible_scopes
 from langchain_sessions._core.matching import EventQuery, asks_for_words, cut_window, holds_keywords, may_have_moved_on
-from langchain_sessions._core.packed_texts import said_in
+from langchain_sessions._core.packed_texts import text_in
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rows import PLAIN, SAID, SELDOM, EventRow, SessionKey, SessionLog, owner_shape, stored_row
 from langchain_sessions._core.view import (
@@ -27,6 +28,7 @@ from langchain_sessions._core.view import (
     elsewhere,
     runs_together,
 )
+from langchain_sessions._sql.driver.beside import beside
 from langchain_sessions._sql.driver.transaction import Prepared, Transaction, param
 from langchain_sessions._sql.log.criteria import (
     Criterion,
@@ -121,10 +123,16 @@ def _select(
         # No database here takes an OFFSET without a LIMIT, but for PostgreSQL.
         values["q_limit"] = 2**62
     statement = _prepared(tx, ("events", newest, limit is None and not offset), criteria, build)
-    rows = [_tuple(EventRow, row[:-1]) if row[-1] is None else stored_row(row) for row in tx.rows(statement, values)]
+    found = tx.rows(statement, values)
+    packed = [len(row[-1]) for row in found if row[-1] is not None]
+    rows = beside(packed, partial(_stored, found)) if packed else [_tuple(EventRow, row[:-1]) for row in found]
     if newest:
         rows.reverse()
     return rows
+
+
+def _stored(found: list[tuple[Any, ...]]) -> list[EventRow]:
+    return [_tuple(EventRow, row[:-1]) if row[-1] is None else stored_row(row) for row in found]
 
 
 def _count(tx: Transaction, session: SessionLog, criteria: list[Criterion]) -> int:
@@ -344,14 +352,23 @@ def _if_plain(found: list[tuple[Any, ...]], columns: tuple[str, ...]) -> PlainRo
         return None
     size = len(columns)
     if positions and (min(positions) < 0 or len(found[0]) > size):
-        return PlainRows([_with_text(row, size) if row[0] < 0 else row[:size] for row in reversed(found)])
+        packed = (len(_packed_in(row, size)) for row in found if row[0] < 0)
+        return beside(packed, partial(_with_texts, found, size))
     return PlainRows(found[::-1])
+
+
+def _with_texts(found: list[tuple[Any, ...]], size: int) -> PlainRows:
+    return PlainRows([_with_text(row, size) if row[0] < 0 else row[:size] for row in reversed(found)])
 
 
 def _with_text(row: tuple[Any, ...], size: int) -> tuple[Any, ...]:
     """The first so many columns of a row whose text is packed."""
-    packed = row[_TEXT] if len(row) == size else row[-1]
-    return (-row[0], *row[1:_TEXT], said_in(packed)[0], *row[_TEXT + 1 : size])
+    return (-row[0], *row[1:_TEXT], text_in(_packed_in(row, size)), *row[_TEXT + 1 : size])
+
+
+def _packed_in(row: tuple[Any, ...], size: int) -> bytes:
+    packed: bytes = row[_TEXT] if len(row) == size else row[-1]
+    return packed
 
 
 def _messages(tx: Transaction) -> Criterion:

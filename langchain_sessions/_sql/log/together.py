@@ -251,6 +251,7 @@ def _lead(key: SessionKey, leader: Passenger, together: Send[Appended | None]) -
         rows=rows,
         now=max(each.batch.now for each in all_of_them),
         is_bare=all(each.batch.is_bare for each in all_of_them),
+        packed={text: packed for each in all_of_them for text, packed in each.batch.packed.items()},
     )
     try:
         appended = yield from together(key, batch)

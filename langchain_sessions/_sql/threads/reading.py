@@ -7,6 +7,7 @@ ledger, so an undone rewind brings it back by itself.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Select, and_, bindparam, or_, select
@@ -25,9 +26,10 @@ from langchain_sessions._core.checkpoints import (
     writes_in_sight,
 )
 from langchain_sessions._core.edge import packed_id, unpacked_id
-from langchain_sessions._core.packed_texts import said_in
+from langchain_sessions._core.packed_texts import text_in
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rows import ANYONE, SessionKey, SessionRow, owner_shape
+from langchain_sessions._sql.driver.beside import beside
 from langchain_sessions._sql.driver.transaction import Later, Transaction, call_passed_in
 from langchain_sessions._sql.log.expiry_in_sql import is_there
 from langchain_sessions._sql.log.lookup import (
@@ -391,13 +393,17 @@ def read_events(tx: Transaction, skey: int, seqs: SeqSet) -> list[MessageParts]:
     statement = tx.prepare("messages between", build)
     answers = [tx.later(statement, {"skey": skey, "low": low, "high": high}) for low, high in seqs.ranges]
     tx.flush()
-    found = (row for answer in answers for row in answer.rows)
-    return [row[:-1] if row[-1] is None or row[_TEXT] is not None else _unpacked(row) for row in found]
+    found = [row for answer in answers for row in answer.rows]
+    packed = [len(row[-1]) for row in found if row[-1] is not None]
+    return beside(packed, partial(_with_texts, found)) if packed else [row[:-1] for row in found]
 
 
-def _unpacked(found: tuple[Any, ...]) -> MessageRow:
-    """A message whose text is packed behind it."""
-    return MessageRow(*found[:-1])._replace(text=said_in(found[-1])[0])
+def _with_texts(found: Sequence[tuple[Any, ...]]) -> list[MessageParts]:
+    return [row[:-1] if row[-1] is None or row[_TEXT] is not None else _unpacked(*row) for row in found]
+
+
+def _unpacked(*found: Any) -> MessageRow:
+    return MessageRow(*found[:-1])._replace(text=text_in(found[-1]))
 
 
 def load_lineage(

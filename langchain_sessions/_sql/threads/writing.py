@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from sqlalchemy import Select, and_, bindparam, null, select, update
+from sqlalchemy import Select, bindparam, null, select, update
 
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.checkpoints import (
@@ -24,8 +24,9 @@ from langchain_sessions._core.checkpoints import (
     touched_by_put,
 )
 from langchain_sessions._core.edge import packed_id
-from langchain_sessions._core.flow import Flow, ask
+from langchain_sessions._core.flow import LARGE, Flow, ask
 from langchain_sessions._core.ledger import Ledger, LogView, view_of
+from langchain_sessions._core.packed_texts import packed_ahead
 from langchain_sessions._core.ranges import decode_ranges, fold_ranges
 from langchain_sessions._core.rows import Counters, EventRow, SessionRow, moved, owner_shape, stored_row, tally
 from langchain_sessions._core.thread_effects import counted_after_put
@@ -46,6 +47,7 @@ from langchain_sessions._sql.log.lookup import (
     session_row,
     set_session,
     staged_in,
+    update_rows,
 )
 from langchain_sessions._sql.log.revisions import ask_revisions, insert_revisions
 from langchain_sessions._sql.log.sessions import open_session
@@ -114,7 +116,7 @@ def put_checkpoint(
     if decision.edits:
         insert_revisions(tx, session.skey, decision.fresh, decision.edits)
     elif decision.fresh:
-        insert_events(tx, session.skey, decision.fresh)
+        insert_events(tx, session.skey, decision.fresh, plan.packed)
     if decision.rooted.ranges:
         root_events(tx, session, decision.rooted)
     insert_checkpoint(tx, session.skey, decision.row)
@@ -245,16 +247,9 @@ def name_things(tx: Transaction, skey: int, namespace: tuple[int, str], shape: t
 
 def _replace_start(tx: Transaction, skey: int, parent: CheckpointRow) -> None:
     """Replace the bodies of a graph's input by positions, now that the log holds them."""
-    t = tx.tables.threads.checkpoints
-
-    def build() -> Any:
-        key = [t.c[name] == bindparam(f"k_{name}") for name in ("skey", "ns", "cid")]
-        changes: dict[str, Any] = {name: bindparam(f"v_{name}") for name in ("others", "outside", "body")}
-        return update(t).where(and_(*key)).values(changes)
-
-    named = {"v_others": parent.others, "v_outside": parent.outside, "v_body": parent.body}
-    place = {"k_skey": skey, "k_ns": parent.ns, "k_cid": packed_id(parent.cid)}
-    tx.later(tx.prepare("replace start", build), {**place, **named})
+    place = {"skey": skey, "ns": parent.ns, "cid": packed_id(parent.cid)}
+    changes = {"others": parent.others, "outside": parent.outside, "body": parent.body}
+    update_rows(tx, tx.tables.threads.checkpoints, place, **changes)
 
 
 def _move(tx: Transaction, session: SessionRow, plan: PutPlan, decision: PutDecision) -> SessionRow:
@@ -327,6 +322,9 @@ def put_writes(tx: Transaction, plan: WritesPlan, session: SessionRow | None = N
 
 def commit_threads(store: SqlStore, plans: Sequence[ThreadPlan]) -> Flow[list[PlanOutcome]]:
     """Commit plans together; those that this did not write, each alone."""
+    if any(isinstance(plan, PutPlan) and r.bytes_of(plan.said) >= LARGE for plan in plans):
+        packed = yield from packed_ahead([row for plan in plans if isinstance(plan, PutPlan) for row in plan.said])
+        plans = [plan._replace(packed=packed) if isinstance(plan, PutPlan) else plan for plan in plans]
     written: Sequence[_Attempt | None] = ()
     if len(plans) > 1:
         try:
