@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from langchain_sessions._core.event_encoding import EventEncoder
     from langchain_sessions._core.rows import EventRow, SessionKey
     from langchain_sessions._log.log import Log
-    from langchain_sessions._log.order import Place
+    from langchain_sessions._log.order import CallOrder, Place
 
 
 T = TypeVar("T")
@@ -222,8 +222,8 @@ def append_events(
     idle = now - log.invocation_timeout
     given = (rows, now, log.codec.repeats, expected_version, False, idle, False, is_bare, answers, NOTHING_PACKED)
     batch = _tuple(AppendBatch, given)
-    appending, order = ask(log.store.append_events, key, batch), log.shared.order
-    appended = yield from order.in_turn(key, place, appending) if place is not None or order.last else appending
+    appending = ask(log.store.append_events, key, batch)
+    appended = yield from _in_turn(log, key, place, appending) if log.shared.under_way else appending
     recall = after_append(log, key, appended.version, rows)
     if recall is not None:
         yield from recall
@@ -244,12 +244,23 @@ def _encoded(
     if size < LARGE:
         return encoding(events), None
     held = [_held_event(event, size) for event in events]
-    place = yield from ask(log.shared.order.enter, key)
+    order = _order_of(log)
+    place = yield from ask(order.enter, key)
     try:
         return (yield from computed(size, partial(encoding, held))), place
     except BaseException:
-        log.shared.order.leave(place)
+        order.leave(place)
         raise
+
+
+def _in_turn(log: Log, key: SessionKey, place: Place | None, work: Flow[T]) -> Flow[T]:
+    return _order_of(log).in_turn(key, place, work)
+
+
+def _order_of(log: Log) -> CallOrder:
+    from langchain_sessions._log.order import CallOrder
+
+    return CallOrder(log.shared.under_way)
 
 
 def _rows_of(
@@ -304,8 +315,8 @@ def edit_message(
         replaces_only=True,
         idle_before=log.idle_before(now),
     )
-    appending, order = ask(log.store.append_events, key, batch), log.shared.order
-    appended = yield from order.in_turn(key, place, appending) if place is not None or order.last else appending
+    appending = ask(log.store.append_events, key, batch)
+    appended = yield from _in_turn(log, key, place, appending) if log.shared.under_way else appending
     return log.encoder.appended(session_id, appended.rows[0], appended.view)
 
 

@@ -26,7 +26,6 @@ from langchain_sessions._core.expiry import expiry_columns
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.rows import ANYONE, EDIT, YEARS, Anyone, SessionKey
 from langchain_sessions._log.indexing import embed_later, indexer_of
-from langchain_sessions._log.order import CallOrder
 from langchain_sessions._log.values import UNSET, Unset
 from langchain_sessions._recall.settings import EMBED_EVERY, INDEX_EVERY, MOST_BYTES
 from langchain_sessions.errors import CorruptRowError, InvalidInputError, ServiceClosedError
@@ -114,14 +113,14 @@ class Shared:
         to_embed: Logs with something to embed, in the order in which they asked.
         tally: What waits for the index.
         copies: What keeps copies of what was said elsewhere, and is told before a session goes.
-        order: Who waits for a long append of the same event loop.
+        under_way: By event loop and session the last of those that append something long or wait for that; see `order`.
     """
 
     is_closed: bool = False
     to_embed: dict[SessionKey, None] = field(default_factory=dict[SessionKey, None])
     tally: Tally = field(default_factory=Tally)
     copies: list[Copies] = field(default_factory=list["Copies"])
-    order: CallOrder = field(default_factory=CallOrder)
+    under_way: dict[tuple[Any, str, str], Any] = field(default_factory=dict[tuple[Any, str, str], Any])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

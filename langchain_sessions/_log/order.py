@@ -10,7 +10,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from langchain_sessions._core.flow import Flow, ask
-from langchain_sessions._core.locks import empty_in_child
 
 if TYPE_CHECKING:
     from langchain_sessions._core.rows import SessionKey
@@ -27,16 +26,17 @@ class Place(NamedTuple):
 
 
 class CallOrder:
-    """The order of what loops append beside long appends, which are mostly not there."""
+    """The order of what loops append beside long appends.
 
-    def __init__(self) -> None:
-        """Nothing is under way."""
-        self.last: dict[tuple[Any, str, str], Any] = {}
-        empty_in_child(self)
+    Args:
+        last: Who came last, by loop and session, while somebody is there.
+    """
 
-    def leave_all(self) -> None:
-        """Forget what is under way: it is so in the process that this one was forked from."""
-        self.last = {}
+    __slots__ = ("_last",)
+
+    def __init__(self, last: dict[tuple[Any, str, str], Any]) -> None:
+        """See the class."""
+        self._last = last
 
     def enter(self, key: SessionKey) -> Place | None:
         """Have what is appended from now on wait. Of threads nobody waits."""
@@ -49,8 +49,8 @@ class CallOrder:
 
         loop = asyncio.get_running_loop()
         where = loop, key.app, key.id
-        place = Place(where, self.last.get(where), loop.create_future())
-        self.last[where] = place.gone
+        place = Place(where, self._last.get(where), loop.create_future())
+        self._last[where] = place.gone
         return place
 
     def follow(self, place: Place | None) -> None:
@@ -73,8 +73,8 @@ class CallOrder:
             place.before.add_done_callback(lambda _: self._end(place))
 
     def _end(self, place: Place) -> None:
-        if self.last.get(place.where) is place.gone:
-            del self.last[place.where]
+        if self._last.get(place.where) is place.gone:
+            del self._last[place.where]
         if not place.gone.done():
             with suppress(RuntimeError):  # the loop has ended, and nobody waits in it
                 place.gone.set_result(None)

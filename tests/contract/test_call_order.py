@@ -36,7 +36,7 @@ async def appended(made: SessionService, names: Iterable[str], *, cancelled: Ite
     for task in tasks.values():
         with suppress(asyncio.CancelledError):
             await task
-    assert log_of(made).shared.order.last == {}
+    assert log_of(made).shared.under_way == {}
     return [message.id or "" for message in await made.amessages("s")]
 
 

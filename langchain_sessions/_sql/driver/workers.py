@@ -4,14 +4,28 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from sqlalchemy.util.concurrency import await_only, in_greenlet
 
 from langchain_sessions._core.locks import empty_in_child
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 T = TypeVar("T")
+_MUCH: Final = 1 << 14
+"""Bytes, deflated. So many mostly take as long as handing them over; with more a loop would be held up."""
+
+
+def beside(sizes: Iterable[int], call: Callable[[], T]) -> T:
+    """What a call makes of deflated texts of these sizes: of much in a thread, where an operation runs on a loop.
+
+    Reads keep their connection for it, and lock nothing.
+    """
+    if in_greenlet() and sum(sizes) >= _MUCH:
+        return await_only(asyncio.to_thread(call))
+    return call()
 
 
 class Workers:

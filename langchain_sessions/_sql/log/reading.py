@@ -28,8 +28,8 @@ from langchain_sessions._core.view import (
     elsewhere,
     runs_together,
 )
-from langchain_sessions._sql.driver.beside import beside
 from langchain_sessions._sql.driver.transaction import Prepared, Transaction, param
+from langchain_sessions._sql.driver.workers import beside
 from langchain_sessions._sql.log.criteria import (
     Criterion,
     criteria_of,

@@ -29,8 +29,8 @@ from langchain_sessions._core.edge import packed_id, unpacked_id
 from langchain_sessions._core.packed_texts import text_in
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rows import ANYONE, SessionKey, SessionRow, owner_shape
-from langchain_sessions._sql.driver.beside import beside
 from langchain_sessions._sql.driver.transaction import Later, Transaction, call_passed_in
+from langchain_sessions._sql.driver.workers import beside
 from langchain_sessions._sql.log.expiry_in_sql import is_there
 from langchain_sessions._sql.log.lookup import (
     ask_staged,
