@@ -13,6 +13,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
+from sqlalchemy.util.concurrency import greenlet_spawn
+
 from langchain_sessions._core.flow import Flow, ask, faces
 from langchain_sessions._core.locks import TurnOfThread, new_turn
 from langchain_sessions._core.twins import alone, finish
@@ -252,8 +254,6 @@ class Runner:
     async def _aattempt(self, kind: TransactionKind, work: Work[T]) -> T:
         self._guard_fork()
         engine, kept = await self._loops.current()
-        from sqlalchemy.util import greenlet_spawn
-
         try:
             # One greenlet for all of it, the pool's part too.
             if kept is None:

@@ -6,7 +6,7 @@ trips with the commit, on SQLite one short transaction. What it cannot answer go
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache, partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -149,7 +149,7 @@ def is_plain(batch: AppendBatch, flavour: str) -> bool:
         # So does state that others share. That of the session SQLite changes, and one statement does so once.
         if row.delta is not None and (flavour == "mysql" or reaches_further(row.delta)):
             return False
-        if row.delta is not None and in_one and (row is not first or not _is_readable(row.delta)):
+        if row.delta is not None and in_one and (row is not first or not _one_statement().is_readable(row.delta)):
             return False
         # One statement adds to the counters of one scope and to one invocation.
         if row.branch != branch or row.invocation_id != invocation_id:
@@ -157,10 +157,12 @@ def is_plain(batch: AppendBatch, flavour: str) -> bool:
     return True
 
 
-def _is_readable(delta: str) -> bool:
-    from langchain_sessions._sql.log.one_statement import is_readable
+@cache
+def _one_statement() -> Any:
+    # Who has another database does not load it: a cold process is felt more than any append.
+    from langchain_sessions._sql.log import one_statement
 
-    return is_readable(delta)
+    return one_statement
 
 
 def append_plain(tx: Transaction, key: SessionKey, batch: AppendBatch, heads: Heads) -> Appended | None:
@@ -428,9 +430,7 @@ def _scope_values(batch: AppendBatch) -> dict[str, Any]:
 
 def _append_in_one(tx: Transaction, key: SessionKey, batch: AppendBatch, values: Row) -> Appended | None:
     """PostgreSQL: bump, insert and side rows in one round trip."""
-    # Who has another database does not load it: a cold process is felt more than any append.
-    from langchain_sessions._sql.log.one_statement import known_again, prepare_one
-
+    in_one = _one_statement()
     others: dict[str, Any] = {}
     if not batch.is_bare:
         first = batch.rows[0]
@@ -438,13 +438,14 @@ def _append_in_one(tx: Transaction, key: SessionKey, batch: AppendBatch, values:
             others = _invocation_values(batch, last_mark(batch.rows), 0)
         if first.branch is not None:
             others.update(_scope_values(batch))
-    found = tx.row(*prepare_one(tx, key, batch, (_bump, _GIVEN), values, others))
+    found = tx.row(*in_one.prepare_one(tx, key, batch, (_bump, _GIVEN), values, others))
     if found is None:
         return None
     last, *told = found
     if last is None:
-        return known_again(key, batch, *told)
+        again: Appended | None = in_one.known_again(key, batch, *told)
+        return again
     check_position(key.id, last)
     run = batch.rows[0].invocation_id
     view = None if run is None else _view_in_run(run, last_mark(batch.rows) or told[0], last)
-    return Appended(_numbered(batch.rows, last), last, view)
+    return _tuple(Appended, (_numbered(batch.rows, last), last, view))

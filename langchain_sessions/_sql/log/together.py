@@ -31,16 +31,6 @@ _PATIENCE = 5.0
 Send = Callable[[SessionKey, AppendBatch], Flow[T]]
 
 
-class Journey:
-    """What is under way for a session, and who waits until it is over."""
-
-    __slots__ = ("waiting",)
-
-    def __init__(self) -> None:
-        """Nobody waits yet."""
-        self.waiting: list[Passenger] = []
-
-
 class WaitedTooLong(Exception):  # noqa: N818 - it says what happened, and nobody outside hears of it
     """Nobody told a passenger anything for long."""
 
@@ -114,6 +104,10 @@ class Passenger:
         return self._told
 
 
+Journey = list[Passenger]
+"""Who waits until what is under way for a session is over."""
+
+
 def _end_waiting(future: Any) -> None:
     if not future.done():
         future.set_result(None)
@@ -161,9 +155,9 @@ class Travelling:
             journey = self._journeys.get(key)
             if journey is not None:
                 passenger = Passenger(batch)
-                journey.waiting.append(passenger)
+                journey.append(passenger)
                 return journey, passenger
-            journey = self._journeys[key] = Journey()
+            journey = self._journeys[key] = []
             if self._arrived != key:
                 return journey, None
             # Those that travelled with it are about to come again: it leads them, if they are here in a moment.
@@ -199,8 +193,8 @@ class Travelling:
         """Whether a passenger waits no longer, in which case nobody waits for it either."""
         with self._lock:
             is_late = isinstance(error, WaitedTooLong)
-            if passenger in journey.waiting:
-                journey.waiting.remove(passenger)
+            if passenger in journey:
+                journey.remove(passenger)
                 leaves = True
             elif is_late:
                 leaves = not (passenger.is_told or passenger.leads)
@@ -221,13 +215,12 @@ class Travelling:
     def _end(self, key: SessionKey, journey: Journey, *, came_together: bool = False) -> None:
         """Have those that waited go, led by the first of them."""
         with self._lock:
-            waiting = journey.waiting
-            if not waiting:
+            if not journey:
                 if self._journeys.get(key) is journey:
                     del self._journeys[key]
                     self._arrived = key if came_together else None
                 return
-            leader = waiting.pop(0)
+            leader = journey.pop(0)
             leader.leads = True
         leader.tell(None)
 
@@ -235,12 +228,12 @@ class Travelling:
         """Have a leader take along who waits by now: also those that came since it was told, before it went."""
         with self._lock:
             room = _MOST_SAID - bytes_of(leader.batch.rows)
-            for other in journey.waiting[: _MOST - 1]:
+            for other in journey[: _MOST - 1]:
                 room -= bytes_of(other.batch.rows)
                 if room < 0:
                     break  # it leads those behind it
                 leader.others.append(other)
-            del journey.waiting[: len(leader.others)]
+            del journey[: len(leader.others)]
 
 
 def _lead(key: SessionKey, leader: Passenger, together: Send[Appended | None]) -> Flow[Appended | None]:
