@@ -20,7 +20,7 @@ from langchain_sessions._core import message_types as k
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.edge import UNREADABLE, built
 from langchain_sessions._core.once import kept
-from langchain_sessions._core.ranges import NO_SEQS, SeqRange, SeqSet, decode_ranges
+from langchain_sessions._core.ranges import NO_SEQS, SeqRange, SeqSet, are_ascending, decode_ranges
 from langchain_sessions._core.rows import Counters, EventRow, Mark, tally
 from langchain_sessions.errors import CorruptRowError
 from langchain_sessions.events import Standing
@@ -301,7 +301,7 @@ class LogView:
     def ordered(self, rows: Iterable[EventRow]) -> list[EventRow]:
         """The rows in context order: by position, but a thread's own messages as its head lists them."""
         ordered = sorted(rows, key=lambda row: (row.place, not row.flags & r.SUMMARY, row.seq))
-        if not self.head or all(a[1] < b[0] for a, b in zip(self.head, self.head[1:], strict=False)):
+        if not self.head or are_ascending(self.head):
             return ordered
         rank = {seq: at for at, seq in enumerate(seq for low, high in self.head for seq in range(low, high + 1))}
         beside = [row for row in ordered if row.seq not in rank]

@@ -107,9 +107,11 @@ RECORDS: Final[Mapping[int, EventKind]] = {
     LIFECYCLE: EventKind.LIFECYCLE,
     BLANK: EventKind.BLANK,
 }
+_MOST_CODES = 256
 ENTRY_CODES: Final[Mapping[EventKind, frozenset[int]]] = {
     EventKind.MESSAGE: MESSAGE_CODES,
     **{kind: frozenset({code}) for code, kind in RECORDS.items()},
+    EventKind.UNKNOWN: frozenset(range(FIRST_RECORD, _MOST_CODES)) - RECORDS.keys(),
 }
 _ROLES: Final[Mapping[str, str]] = {kind.name: kind.role for kind in MESSAGES}
 # What stands where a name would, and names nobody: roles as other systems write them.

@@ -10,7 +10,7 @@ import zlib
 from bisect import bisect_right
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -202,6 +202,11 @@ def without_first(runs: Sequence[SeqRange], count: int) -> list[SeqRange]:
             return [(first + count, last), *left[at + 1 :]]
         count -= size
     return []
+
+
+def are_ascending(runs: Sequence[SeqRange]) -> bool:
+    """Whether a list of ordered runs holds its numbers in ascending order."""
+    return all(a[1] < b[0] for a, b in pairwise(runs))
 
 
 def joined_ranges(first: list[SeqRange], second: list[SeqRange]) -> list[SeqRange]:

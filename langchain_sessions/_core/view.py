@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from operator import attrgetter, itemgetter, ne
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast, overload
 
@@ -18,7 +19,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_sessions._core.edge import pointing
 from langchain_sessions._core.ledger import visible_scopes
 from langchain_sessions._core.message_types import FIRST_RECORD
-from langchain_sessions._core.ranges import NO_SEQS, SeqSet
+from langchain_sessions._core.ranges import NO_SEQS, SeqSet, are_ascending
 from langchain_sessions._core.rows import PLAIN, ROOTED, SAID, SUMMARY, EventRow, plain_rows
 from langchain_sessions._core.showing import html_of
 
@@ -139,6 +140,33 @@ def elsewhere(view: LogView, since: int = 1) -> SeqSet:
         if cover.first >= since:
             found.update(cover.summaries)
     return SeqSet.of(found) | (holes & SeqSet.between(since, view.last_seq))
+
+
+def replaced(view: LogView) -> SeqSet:
+    """Events in whose place an edit stands: they would take up room in a window of newest rows."""
+    found = view.ledger.superseded
+    return SeqSet.of(seq for seq in found if view.edit_of(seq) is not None) if view.head else SeqSet.of(found)
+
+
+def is_reordered(view: LogView) -> bool:
+    """Whether a thread lists messages in another order than they were logged in: its newest may be old rows then."""
+    return view.head is not None and not are_ascending(view.head)
+
+
+def listed_back(view: LogView, size: int) -> Iterator[SeqSet]:
+    """What a thread lists and no compaction has archived, from the end of its list, some at a time.
+
+    A window needs no more of it than it holds. What is logged beside the thread stands behind the last listed event
+    that was logged before it: however little of the list is read, the newest of that stand in their order, and what
+    would stand before all that is read comes first.
+    """
+    cover = view.ledger.covers.get(None)
+    upto, holes = (0, NO_SEQS) if cover is None else (cover.upto, cover.holes)
+    back = (seq for low, high in reversed(view.head or ()) for seq in range(high, low - 1, -1))
+    left = (seq for seq in back if seq > upto or seq in holes)
+    while some := [*islice(left, size)]:
+        yield SeqSet.of(some)
+        size *= 4
 
 
 class PlainRows(Sequence[EventRow]):

@@ -44,10 +44,11 @@ if TYPE_CHECKING:
     from langchain_sessions._threads.record import Record
     from langchain_sessions.stores._threads import PlanOutcome, ThreadPlan, ThreadStore
 
+_MAX_PENDING = 256
+_NOTHING_WRITTEN: tuple[Sequence[PendingWrite], bool] = (), False
 _PATIENCE, _ALONE, _PASSED = 0.003, 0.02, 7
 """Seconds, and how often others go first. A flush takes as long, and a checkpoint follows its last writes sooner; of
 one task, which a busy machine holds up, not much later. Nobody waits for it; many wait for each other's threads."""
-_MAX_PENDING = 256
 
 
 class CheckpointWriter:
@@ -60,9 +61,9 @@ class CheckpointWriter:
         self._queue = queue
         self._encoder = encoder
         self._forms = forms
-        self._pending: dict[tuple[str, str, str], Sequence[PendingWrite]] = {}
-        self._made: dict[tuple[str, str, str], None] = {}
-        """Checkpoints of delta channels put here that have no child yet: `_pending` has what their tasks wrote."""
+        self._steps: dict[tuple[str, str, str], tuple[Sequence[PendingWrite], bool]] = {}
+        """What tasks wrote on checkpoints that have no child yet, and whether that is all."""
+        self._steps_guard = new_lock()
 
     # -- checkpoints ---------------------------------------------------------------------------------------
 
@@ -87,7 +88,7 @@ class CheckpointWriter:
             written = None
             if COUNTERS in metadata and parent is not None:
                 written = in_order(planned.pending)
-                if (at.session_id, at.namespace, parent) not in self._made:
+                if not self._steps.get((at.session_id, at.namespace, parent), _NOTHING_WRITTEN)[1]:
                     # Some of it may have been written by a process that is gone.
                     written = yield from self._loader.writes_of(at)
             planned.take(checkpoint["channel_values"], new_versions, written)
@@ -114,7 +115,7 @@ class CheckpointWriter:
             cutter=Cutter(self._forms, None if thread is None else thread.seal),
             thread=thread,
             parent=thread.records.get(came_from) if thread else None,
-            pending=self._pending.get((at.session_id, at.namespace, record.parent or ""), ()),
+            pending=self._steps.get((at.session_id, at.namespace, record.parent or ""), _NOTHING_WRITTEN)[0],
             parent_start=thread.starts.get(came_from) if thread else None,
             now=at.log.now(),
         )
@@ -170,13 +171,9 @@ class CheckpointWriter:
             planned.parent.slots[START] = planned.parent_slot
             # Only once it is committed: until then a second attempt needs the graph's input as it was.
             thread.starts.pop((planned.parent.ns, planned.parent.cid), None)
-        came_from = at.session_id, at.namespace, record.parent or ""
-        self._pending.pop(came_from, None)
-        self._made.pop(came_from, None)
+        self._steps.pop((at.session_id, at.namespace, record.parent or ""), None)
         if record.delta is not None:
-            self._made[at.session_id, at.namespace, record.cid] = None
-            while len(self._made) > _MAX_PENDING:
-                self._made.pop(next(iter(self._made)), None)
+            self._expect(at, record.cid, (), is_begun=True)
 
     # -- what tasks wrote ----------------------------------------------------------------------------------
 
@@ -251,13 +248,16 @@ class CheckpointWriter:
             needs=tuple(sorted(given.needs)) if given.needs else (),
         )
 
-    def _expect(self, at: ThreadConfig, cid: str, pending: Sequence[PendingWrite]) -> None:
-        """Remember writes until the next checkpoint takes their messages over."""
+    def _expect(self, at: ThreadConfig, cid: str, pending: Sequence[PendingWrite], *, is_begun: bool = False) -> None:
+        """Remember writes until the next checkpoint takes their messages over. Tasks of one step come at once."""
         place = at.session_id, at.namespace, cid
-        before = self._pending.get(place)  # another thread may take it away meanwhile
-        self._pending[place] = [*before, *pending] if before else pending
-        while len(self._pending) > _MAX_PENDING:
-            self._pending.pop(next(iter(self._pending)), None)
+        with self._steps_guard:
+            before, is_all = self._steps.get(place, _NOTHING_WRITTEN)
+            self._steps[place] = [*before, *pending] if before else pending, is_all or is_begun
+            if len(self._steps) > _MAX_PENDING:
+                # A list, since a step may be taken away meanwhile; several at once, since it is as long as all of it.
+                for old in list(self._steps)[: _MAX_PENDING // 16]:
+                    self._steps.pop(old, None)
 
 
 class _Call:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import random
+import time
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -133,6 +134,7 @@ class Talk:
     def __init__(self, service: SessionService, frequency: int = 5) -> None:
         self.service = service
         self.crashes = False
+        self.meanwhile: Any = None
         self.says: list[Any] = []
         channel = delta.DeltaChannel(messages._messages_delta_reducer, snapshot_frequency=frequency)
         State: Any = TypedDict("State", {"messages": Annotated[list[AnyMessage], channel]})  # noqa: N806 - a class
@@ -154,6 +156,8 @@ class Talk:
     def right(self, state: Any) -> Any:
         if self.crashes:
             raise Crash
+        if self.meanwhile:
+            self.meanwhile()
         return {"messages": [AIMessage(f"right of {len(state['messages'])}")]}
 
     def end(self, state: Any) -> Any:
@@ -213,6 +217,25 @@ def test_a_step_of_a_delta_channel_that_another_process_began(service: SessionSe
     talk.crashes = False
     talk.graph.invoke(None, THREAD)
     assert [each.text for each in talk.messages()][4:] == ["second", "left of 5", "right of 5", "the end"]
+
+
+@needs_delta_channels
+def test_a_step_of_a_delta_channel_that_many_other_threads_wrote_beside(service: SessionService) -> None:
+    """A saver remembers the steps of some threads only: of those that it forgot the store is asked."""
+    talk = Talk(service, frequency=100)
+    talk.ask("first")
+    talk.meanwhile = lambda: _write_in_others(talk.graph.checkpointer, 300)
+    talk.ask("second")
+    assert [each.text for each in talk.messages()][4:] == ["second", "left of 5", "right of 5", "the end"]
+
+
+def _write_in_others(saver: SessionCheckpointSaver, count: int) -> None:
+    """Once the task beside this one has written, write in threads whose steps come to no end."""
+    while not [name for _, name, _ in saver.get_tuple(THREAD).pending_writes if name == "messages"]:  # type: ignore[union-attr]
+        time.sleep(0.001)
+    for number in range(count):
+        other: Any = {"configurable": {"thread_id": f"o{number % 4}", "checkpoint_id": f"c{number}"}}
+        saver.put_writes(other, [("a", 1)], "task")
 
 
 @needs_delta_channels

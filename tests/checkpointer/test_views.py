@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import pytest
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, RemoveMessage
+from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command, Send, interrupt
@@ -26,6 +27,56 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.backends("memory", "files", "sqlite", "postgres", "mariadb")
 ADA: RunnableConfig = {"configurable": {"thread_id": "t", "user_id": "ada"}}
+
+
+def put(saver: SessionCheckpointSaver, parent: Any, cid: str, messages: list[BaseMessage]) -> Any:
+    """A checkpoint with a list of messages, whatever was in the one before it."""
+    held = {"channel_values": {"messages": messages}, "channel_versions": {"messages": cid}}
+    checkpoint: Any = {**empty_checkpoint(), "id": cid, **held}
+    return saver.put(parent, checkpoint, {"source": "loop", "step": 1, "parents": {}}, {"messages": cid})
+
+
+def assert_windows(service: SessionService) -> None:
+    """The newest messages of the context are the end of it."""
+    whole = [message.id for message in service.messages("t")]
+    for count in (1, 2, 3, 5, 17, 30):
+        assert [message.id for message in service.messages("t", last_n=count)] == whole[-count:], count
+
+
+def test_a_window_of_a_thread_is_the_end_of_its_list(service: SessionService) -> None:
+    """However the graph has put it in order, whatever was edited, and whatever was logged beside it."""
+    saver = SessionCheckpointSaver(service)
+    at: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+    said: list[BaseMessage] = [HumanMessage(f"{number}", id=f"m{number}") for number in range(24)]
+    at = put(saver, at, "c1", said)
+    service.append("t", [HumanMessage("beside", id="x"), HumanMessage("beside, too", id="y")])
+    assert_windows(service)
+    at = put(saver, at, "c2", [*said[1:], said[0]])
+    assert service.messages("t")[-3].id == "m0"
+    assert_windows(service)
+    summary = HumanMessage("what was said before", id="summary")
+    at = put(saver, at, "c3", [summary, *said[15:]])
+    assert_windows(service)
+    service.edit("t", AIMessage("edited beside", id="x"))
+    changed = [HumanMessage("said better", id=each.id) if number % 3 == 0 else each for number, each in enumerate(said)]
+    at = put(saver, at, "c4", [*changed[20:], summary, *changed[8:14]])
+    assert_windows(service)
+    put(saver, at, "c5", said[::-1])
+    assert_windows(service)
+    service.append("t", [HumanMessage("at last", id="z")])
+    assert_windows(service)
+    assert service.verify("t") == []
+
+
+def test_a_window_goes_back_behind_what_a_thread_has_left(service: SessionService) -> None:
+    service.open("t")
+    service.append("t", [HumanMessage("before it", id="before")])
+    said: list[BaseMessage] = [HumanMessage(f"{number}", id=f"m{number}") for number in range(24)]
+    put(SessionCheckpointSaver(service), {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}, "c1", said)
+    service.rewind("t", to_seq=20, reset_thread=True)
+    service.append("t", [HumanMessage("after it", id="after")])
+    assert [message.id for message in service.messages("t")] == ["before", "after"]
+    assert_windows(service)
 
 
 class State(TypedDict):

@@ -73,6 +73,26 @@ def test_a_server_that_forgot_is_told_again(warm: SessionService, call: Face) ->
     assert len(assert_whole(warm, "s")) == OFTEN + 1
 
 
+def test_statements_are_said_in_full_where_a_pooler_mixes_connections(
+    warm: SessionService, call: Face, database_url: str, table_prefix: str
+) -> None:
+    """PgBouncer's transactions may each meet another server's connection, with what others prepared there."""
+    other = make_service(database_url, table_prefix=table_prefix)
+    for _ in range(OFTEN):
+        call(other, "messages", "s", last_n=5)
+    names = [{plan.name for plan in cursor_of(each, call)._plans.values()} for each in (warm, other)]
+    assert names[0]
+    assert names[1]
+    assert names[0].isdisjoint(names[1])
+    on_its_connection(warm, call, "DEALLOCATE ALL")
+    for at in range(OFTEN):
+        call(warm, "append", "s", message(f"after {at}"))
+        call(warm, "messages", "s", last_n=5)
+    assert len(assert_whole(warm, "s")) == 2 * OFTEN
+    assert cursor_of(warm, call)._plans == {}
+    call(other, "close")
+
+
 def test_tables_that_were_altered_are_read_on(warm: SessionService, call: Face, database_url: str) -> None:
     events = log_of(warm).store.tables.events.name  # type: ignore[attr-defined]
     engine = create_engine(database_url, poolclass=NullPool)

@@ -176,6 +176,8 @@ def test_item_11d_a_record_of_unknown_kind_is_kept_and_returned(tmp_path: Path) 
     tampered(tmp_path / "chat.db", "UPDATE events SET kind = 77 WHERE seq = 5")
     with SessionService(url) as sessions:
         assert [event.kind for event in sessions.events("x")][4:] == [EventKind.UNKNOWN]
+        assert [event.seq for event in sessions.events("x", EventFilter(kinds={EventKind.UNKNOWN}))] == [5]
+        assert list(sessions.events("x", EventFilter(kinds={EventKind.LIFECYCLE}))) == []
         assert len(sessions.messages("x")) == 4
 
 

@@ -53,6 +53,7 @@ class Engines:
         async_: The async engine; None on SQLite, and when only a sync one was given.
         owned: Whether the library made them, and so closes them.
         in_memory: A SQLite database that lives in one shared connection.
+        one_by_one: SQLite has one connection for all threads, so that reads take turns with what is written.
         thread_bound: One that lives in a connection which only the thread that opened it may use.
         another_async: Makes one more async engine; None where only somebody else could.
     """
@@ -61,6 +62,7 @@ class Engines:
     async_: TYPE_ASYNC_ENGINE | None
     owned: bool
     in_memory: bool = False
+    one_by_one: bool = False
     thread_bound: bool = False
     another_async: Callable[[], TYPE_ASYNC_ENGINE] | None = None
 
@@ -112,14 +114,15 @@ def engines_for(
     """
     lock_seconds = check_lock_timeout(lock_timeout)
     if isinstance(database, Engine):
-        _require_supported(database.dialect)
+        _require_usable(database)
         in_memory = _is_memory(database.url)
-        bound = in_memory and not isinstance(database.pool, StaticPool)
-        return Engines(database, None, owned=False, in_memory=in_memory, thread_bound=bound)
+        is_shared = isinstance(database.pool, StaticPool)
+        bound, by_one = in_memory and not is_shared, in_memory or is_shared
+        return Engines(database, None, owned=False, in_memory=in_memory, one_by_one=by_one, thread_bound=bound)
     if isinstance(database, (str, URL)):
         return _engines_for_url(database, synchronous, lock_seconds)
     if is_async_engine(database):
-        _require_supported(database.dialect)
+        _require_usable(database.sync_engine)
         return Engines(None, database, owned=False)
     given = database if isinstance(database, type) else type(database)
     name = given.__qualname__ if given.__module__ == "builtins" else f"{given.__module__}.{given.__qualname__}"
@@ -146,6 +149,23 @@ def _require_supported(dialect: Dialect) -> None:
             f"{used} is not supported. Leave the driver out ({database_of(dialect.name)}://…), or use one of: {known}."
         )
         raise UnsupportedDatabaseError(problem)
+
+
+def _require_usable(engine: Engine) -> None:
+    """Refuse what would mix up transactions or tenants without a word."""
+    _require_supported(engine.dialect)
+    if isinstance(engine.pool, StaticPool) and engine.dialect.name != "sqlite":
+        problem = (
+            "a StaticPool gives one connection to threads and tasks that work at once, in the middle of each other's "
+            "transactions; with pool_size=1, max_overflow=0 in its place they take turns"
+        )
+        raise InvalidInputError("database", problem)
+    if engine.get_execution_options().get("schema_translate_map"):
+        problem = (
+            "schema_translate_map is not applied to what this library says; name the schema in the URL, such as "
+            "postgresql://…?options=-csearch_path=tenant, or give a table_prefix"
+        )
+        raise InvalidInputError("database", problem)
 
 
 def _parse(database: str | URL) -> URL:
@@ -180,7 +200,8 @@ def _engines_for_url(database: str | URL, synchronous: str, lock_seconds: float 
         _require_supported(url.get_dialect()())
         if name == "sqlite":
             engine = _sqlite_engine(url, synchronous, busy_milliseconds(url, lock_seconds))
-            return Engines(engine, None, owned=True, in_memory=_is_memory(url))
+            in_memory = _is_memory(url)
+            return Engines(engine, None, owned=True, in_memory=in_memory, one_by_one=in_memory)
         return _server_engines(url, lock_seconds)
     except (ImportError, NoSuchModuleError) as error:
         extra = EXTRAS.get(database_of(name), "all")

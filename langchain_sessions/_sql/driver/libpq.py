@@ -7,12 +7,13 @@ said a few times only, and values of other types than the tables have, go throug
 
 from __future__ import annotations
 
+import secrets
 from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 from psycopg import generators
 from psycopg.adapt import Transformer
-from psycopg.errors import error_from_result
+from psycopg.errors import InvalidSqlStatementName, error_from_result
 from psycopg.pq import ExecStatus, Format, TransactionStatus
 from psycopg.rows import tuple_row
 
@@ -31,7 +32,7 @@ _ABORTED, _IDLE = int(ExecStatus.PIPELINE_ABORTED), int(TransactionStatus.IDLE)
 _MOST_PREPARED = 100
 """Statements on each connection: the server keeps the plans of each."""
 _MOST_COUNTED = 500
-_OUTDATED = ("26000", "0A000")
+_GONE, _OUTDATED = "26000", "0A000"
 """SQLSTATEs of a prepared statement that is gone, or whose rows have other columns since the tables were altered."""
 _MOST_SMALL = 1_000
 _SMALL = tuple([b"%d" % number for number in range(_MOST_SMALL)])
@@ -83,6 +84,7 @@ class Cursor:
         "_inner",
         "_is_plain",
         "_made",
+        "_names",
         "_plan",
         "_plans",
         "_result",
@@ -99,6 +101,12 @@ class Cursor:
         self._plans: dict[str, _Plan] = {}
         self._used: dict[str, int] = {}
         self._made = 0
+        # Nobody else's: a pooler may pass what is said here on to a server's connection of which others say how
+        # statements are called, and what is called alike would be run in the place of this.
+        self._names = secrets.token_hex(8).encode()
+        prepared: Any = getattr(inside, "_prepared", None)
+        if hasattr(prepared, "_prepared_idx"):
+            prepared._prepared_idx = secrets.randbits(62)  # noqa: SLF001 - psycopg has no other way to say it
         self._plan: _Plan | None = None
         self._result: Any = None
         self._inner: Any = None
@@ -109,7 +117,7 @@ class Cursor:
         """Run a statement."""
         plan = self._plans.get(text) or self._counted(text)
         if plan is None or (given := _as_given(values)) is None:
-            self._pass_on().execute(text, values)
+            self._passed_on("execute", text, values)
             return
         connection = self._connection.pgconn
         if not plan.name:
@@ -125,14 +133,23 @@ class Cursor:
 
     def executemany(self, text: str, values: Sequence[Sequence[Any]]) -> None:
         """Run a statement for each of many sets of values: psycopg does that in a pipeline of its own."""
-        self._pass_on().executemany(text, values)
+        self._passed_on("executemany", text, values)
 
-    def _pass_on(self) -> Any:
-        """The cursor of psycopg's, for what is not ours to do."""
+    def _passed_on(self, name: str, text: str, values: Any) -> None:
+        """What is not ours to do is done by a cursor of psycopg's."""
         self._plan = self._result = None
         if self._inner is None:
             self._inner = self._driver.cursor()
-        return self._inner
+        try:
+            getattr(self._inner, name)(text, values)
+        except InvalidSqlStatementName as error:
+            self._prepare_no_more()
+            raise LostRaceError from error
+
+    def _prepare_no_more(self) -> None:
+        """Say statements in full: a pooler may give each transaction another connection to the server."""
+        self._plans.clear()
+        self._connection.prepare_threshold = None
 
     def send(self, queue: Sequence[Queued]) -> bool:
         """Run several statements in one packet; False where psycopg has to see to a value of theirs."""
@@ -225,17 +242,20 @@ class Cursor:
 
     def _next_name(self) -> bytes:
         self._made += 1
-        return b"_langchain_sessions_%d" % self._made
+        return b"_langchain_sessions_%s_%d" % (self._names, self._made)
 
     def _require(self, *results: Any) -> None:
         """Raise what the server says went wrong."""
         for result in results:
             if result.status not in _GOOD and result.status != _ABORTED:
                 error = error_from_result(result)
-                if error.sqlstate in _OUTDATED:
+                if error.sqlstate == _GONE:
+                    self._prepare_no_more()
+                elif error.sqlstate == _OUTDATED:
                     self._plans.clear()
-                    raise LostRaceError from error
-                raise error
+                else:
+                    raise error
+                raise LostRaceError from error
 
     def _await(self, running: Any) -> Any:
         return self._driver.run_async(lambda connection: connection.wait(running))

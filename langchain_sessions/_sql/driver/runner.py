@@ -125,7 +125,7 @@ class Runner:
             try:
                 if self._turn is None:
                     return self._as_reader(kind, work)
-                if kind is _READ and not self.engines.in_memory:
+                if kind is _READ and not self.engines.one_by_one:
                     with self._reading.turn:
                         return self._as_reader(kind, work)
                 with self._turn:

@@ -26,6 +26,9 @@ from langchain_sessions._core.view import (
     are_together,
     context_rows,
     elsewhere,
+    is_reordered,
+    listed_back,
+    replaced,
     runs_together,
 )
 from langchain_sessions._sql.driver.transaction import Prepared, Transaction, param
@@ -240,8 +243,12 @@ def _standing(
 ) -> tuple[ContextSlice, list[EventRow]]:
     """What stands in a context, and the rows that were read for it."""
     criteria = [_messages(tx), *_floors(tx, session, viewer, view)]
-    left_out = _left_out(tx, view, invocation_id)
+    by_list = last_n is not None and is_reordered(view)
+    left_out = _left_out(tx, view, invocation_id, by_list=by_list)
     rows = _select(tx, session, [*criteria, *left_out], newest=True, limit=last_n)
+    rooted = [row for row in rows if row.flags & r.ROOTED] if last_n is not None and view.head is None else []
+    if rooted:  # of a thread that was deleted
+        rows = _select(tx, session, [*criteria, *left_out, _beside_threads(tx)], newest=True, limit=last_n) + rooted
     # What stands at another place than its own may belong into the window, wherever it was logged.
     known = SeqSet.of(row.seq for row in rows)
     if last_n is not None and len(rows) == last_n and rows and not view.head:
@@ -252,9 +259,34 @@ def _standing(
         if len(shown) == last_n:
             return ContextSlice(session, shown, view), rows
         known = known | near
+    if last_n is not None and by_list:
+        rows += (listed := _listed(tx, session, view, viewer, invocation_id, last_n, idle_before))
+        known = known | SeqSet.of(row.seq for row in listed)
     rows += _at(tx, session, viewer, elsewhere(view) - known)
     view = with_runs(tx, session, view, rows, idle_before)
     return ContextSlice(session, context_rows(rows, view, viewer, invocation_id, last_n), view), rows
+
+
+def _listed(
+    tx: Transaction,
+    session: SessionLog,
+    view: LogView,
+    viewer: str | None,
+    invocation_id: str | None,
+    last_n: int,
+    idle_before: int,
+) -> list[EventRow]:
+    """The last of a thread's list: as many as stand in a window, or more."""
+    rows: list[EventRow] = []
+    standing = 0
+    for seqs in listed_back(view, last_n):
+        some = _at(tx, session, viewer, seqs)
+        told = with_runs(tx, session, view, some, idle_before)
+        standing += sum(told.in_context(row, invocation_id) for row in some)
+        rows += some
+        if standing >= last_n:
+            break
+    return rows
 
 
 def _plain(
@@ -396,11 +428,11 @@ def _floors(tx: Transaction, session: SessionLog, viewer: str | None, view: LogV
     return [Criterion(("floors", len(scopes)), build, values)]
 
 
-def _left_out(tx: Transaction, view: LogView, invocation_id: str | None) -> list[Criterion]:
+def _left_out(tx: Transaction, view: LogView, invocation_id: str | None, *, by_list: bool) -> list[Criterion]:
     """What SQL can leave out of the tail, so that a window of n loads n rows. Empty for a plain log."""
     e = tx.tables.events.c
     ledger = view.ledger
-    gone = ledger.hidden | SeqSet.of([edit.seq for edit in ledger.edits])
+    gone = ledger.hidden | SeqSet.of([edit.seq for edit in ledger.edits]) | replaced(view)
     found: list[Criterion] = []
     if gone:
         found.append(in_ranges("gone", e.seq, gone, inside=False))
@@ -412,10 +444,16 @@ def _left_out(tx: Transaction, view: LogView, invocation_id: str | None) -> list
             others.append(run.id != param("q_run"))
         away = Criterion(("away", len(others)), lambda: ~of_a_run(tx.tables, *others), {"q_run": invocation_id})
         found.append(away)
-    if view.head is not None:
+    if by_list:
+        found.append(_beside_threads(tx))
+    elif view.head is not None:
         listed = in_ranges("head", e.seq, SeqSet.of_runs(view.head))
         found.append(listed._replace(build=lambda: ~flagged(tx.tables, r.ROOTED) | listed.build()))
     return found
+
+
+def _beside_threads(tx: Transaction) -> Criterion:
+    return Criterion("beside threads", lambda: ~flagged(tx.tables, r.ROOTED), {})
 
 
 def _at(tx: Transaction, session: SessionLog, viewer: str | None, seqs: SeqSet) -> list[EventRow]:

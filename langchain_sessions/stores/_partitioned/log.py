@@ -11,10 +11,10 @@ from langchain_sessions._core import rows as r
 from langchain_sessions._core.identity import identify_batch, require_question, require_version
 from langchain_sessions._core.ledger import last_mark, tally_change, visible_scopes
 from langchain_sessions._core.matching import cut_window, matches, may_have_moved_on, sees
-from langchain_sessions._core.ranges import SeqSet
+from langchain_sessions._core.ranges import NO_SEQS, SeqSet
 from langchain_sessions._core.rows import Counters, EventRow, InvocationRow, SessionKey, moved
 from langchain_sessions._core.state import require_owner, with_replaced
-from langchain_sessions._core.view import MOST_READS, context_rows, elsewhere
+from langchain_sessions._core.view import MOST_READS, context_rows, elsewhere, is_reordered, listed_back
 from langchain_sessions.errors import SessionEndedError
 from langchain_sessions.events import Standing
 from langchain_sessions.stores._partitioned.access import (
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from langchain_sessions._core.flow import Flow
+    from langchain_sessions._core.ledger import LogView
     from langchain_sessions._core.matching import EventQuery
     from langchain_sessions.stores._partitioned.heads import SessionHead
     from langchain_sessions.stores._values import AppendBatch
@@ -257,12 +258,14 @@ def _standing(
     covers = view.ledger.covers
     floors = {scope: covers[scope].upto if scope in covers else 0 for scope in visible_scopes(viewer)}
     apart = elsewhere(view)
+    by_list = last_n is not None and is_reordered(view)
+    listed = SeqSet.of_runs(view.head or ()) if by_list else NO_SEQS
     is_detached = False
 
     def is_shown(row: EventRow) -> bool:
         nonlocal is_detached
         # What stands elsewhere is read by its positions below, however far back they are.
-        if row.seq in apart or row.seq <= floors.get(row.scope, 0) or row.kind >= k.FIRST_RECORD:
+        if row.seq in apart or row.seq in listed or row.seq <= floors.get(row.scope, 0) or row.kind >= k.FIRST_RECORD:
             return False
         is_detached = is_detached or (row.flags & r.ROOTED > 0 and view.standing(row) is Standing.DETACHED)
         return sees(viewer, row) and view.in_context(row, invocation_id)
@@ -279,11 +282,37 @@ def _standing(
     if last_n is not None and len(rows) >= last_n and not view.head:
         # What stands before the window is cut from it.
         apart = elsewhere(view, min(row.place for row in rows))
+    if last_n is not None and by_list:
+        some = yield from _listed(at, head, view, viewer, invocation_id, last_n, idle_before)
+        rows += some
+        apart = apart - SeqSet.of(row.seq for row in some)
     beside = yield from at.events(head, apart.ranges)
     rows += beside
     view = yield from knowing(at, head, view, beside, idle_before)
     found = ContextSlice(head.session.log, context_rows(rows, view, viewer, invocation_id, last_n), view)
     return found, is_detached
+
+
+def _listed(
+    at: Partitions,
+    head: SessionHead,
+    view: LogView,
+    viewer: str | None,
+    invocation_id: str | None,
+    last_n: int,
+    idle_before: int,
+) -> Flow[list[EventRow]]:
+    """The last of a thread's list: as many as stand in a window, or more."""
+    rows: list[EventRow] = []
+    standing = 0
+    for seqs in listed_back(view, last_n):
+        some = yield from at.events(head, seqs.ranges)
+        told = yield from knowing(at, head, view, some, idle_before)
+        standing += sum(sees(viewer, row) and told.in_context(row, invocation_id) for row in some)
+        rows += some
+        if standing >= last_n:
+            break
+    return rows
 
 
 def count_live(at: Partitions, key: SessionKey, scope: str | None, now: int) -> Flow[Counters]:

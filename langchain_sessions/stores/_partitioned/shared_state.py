@@ -38,18 +38,24 @@ def write_owed(at: Partitions, key: SessionKey, now: int) -> Flow[None]:
     head = yield from at.find_session(key, now)
     if head is None or not head.owed:
         return
+    left: dict[tuple[str, int], tuple[str, int]] = {}
     for delta, written_at in head.owed:
-        yield from _write_shared(at, head.session.app, head.session.user_id, delta, written_at)
-    written = set(head.owed)
+        newest = yield from _write_shared(at, head.session.app, head.session.user_id, delta, written_at)
+        # This call's own value is the last that was written: where another one's time is later, a clock is behind.
+        if newest is not None and written_at == now:
+            left[delta, written_at] = delta, newest + 1
+    done = set(head.owed)
 
     def decide(found: SessionHead) -> Flow[Change]:
         yield from ()
-        left = tuple(each for each in found.owed if each not in written)
-        if found.skey != head.skey or left == found.owed:
+        owed = tuple(left.get(each, each) for each in found.owed if each not in done or each in left)
+        if found.skey != head.skey or owed == found.owed:
             return Change(None)
-        return Change(None, replace(found, owed=left))
+        return Change(None, replace(found, owed=owed))
 
     yield from at.change(key, now, decide, is_repeatable=True)
+    if left:
+        yield from write_owed(at, key, now)
 
 
 def is_shared(delta: str | None) -> bool:
@@ -58,18 +64,27 @@ def is_shared(delta: str | None) -> bool:
     return bool(split.user or split.app)
 
 
-def _write_shared(at: Partitions, app: str, user_id: str | None, delta: str | None, now: int) -> Flow[None]:
-    """Write the shared values of a delta: the last writer wins."""
+def _write_shared(
+    at: Partitions, app: str, user_id: str | None, delta: str | None, now: int, *, is_late: bool = True
+) -> Flow[int | None]:
+    """Write the shared values of a delta: the last writer wins. The time of what was set later, if that kept some away.
+
+    Where it is not late nothing was set since, whatever a clock says, and all of it is written.
+    """
     split = split_delta(delta)
-    if split.user and user_id is not None:
-        user = _of_user(app, user_id)
-        yield from at.in_turn(user, _write(at, user, split.user, now))
-    if split.app:
-        everybody = _of_app(app)
-        yield from at.in_turn(everybody, _write(at, everybody, split.app, now))
+    places = [(_of_user(app, user_id), split.user)] if split.user and user_id is not None else []
+    places += [(_of_app(app), split.app)] if split.app else []
+    found: list[int] = []
+    for place, changes in places:
+        newest = yield from at.in_turn(place, _write(at, place, changes, now, is_late=is_late))
+        if newest is not None:
+            found.append(newest)
+    return max(found, default=None)
 
 
-def _write(at: Partitions, partition: Partition, changes: Mapping[str, str | None], now: int) -> Flow[None]:
+def _write(
+    at: Partitions, partition: Partition, changes: Mapping[str, str | None], now: int, *, is_late: bool
+) -> Flow[int | None]:
     lost = 0
     while True:
         head = (yield from ask(at.engine.read_heads, [partition]))[0]
@@ -77,12 +92,14 @@ def _write(at: Partitions, partition: Partition, changes: Mapping[str, str | Non
         names = {keys.at(skey, keys.VALUE, name): name for name in changes}
         stored = yield from ask(at.engine.read_rows, partition, [keys.exactly(each) for each in names])
         # What an interrupted append left may be written late: it must not go over what was set since.
-        newer = {row.key for rows in stored for row in rows if json.loads(row.value)[2] > now}
+        newer = {row.key: time for rows in stored for row in rows if (time := json.loads(row.value)[2]) > now}
+        newest = max(newer.values(), default=None)
+        kept, stamp = (newer, now) if is_late or newest is None else ({}, newest + 1)
         # A key that was deleted stays as a row without a value, whose time keeps older values away.
-        rows = {each: dump_json([name, changes[name], now]) for each, name in names.items() if each not in newer}
+        rows = {each: dump_json([name, changes[name], stamp]) for each, name in names.items() if each not in kept}
         made = Head(1 if head is None else head.version + 1, dump_json({"number": skey}))
         if not rows or (yield from at.repeat(partition, made.version - 1, made, rows)):
-            return
+            return newest if kept else None
         lost += 1
         yield from at.race(lost, "Shared state")
 
@@ -105,7 +122,7 @@ def load_shared(at: Partitions, app: str, user_id: str | None) -> Flow[StateRows
 def change_shared(at: Partitions, app: str, user_id: str | None, delta: str, now: int) -> Flow[StateRows]:
     """The contract's `change_shared`."""
     require_owner(user_id, [delta])
-    yield from _write_shared(at, app, user_id, delta, now)
+    yield from _write_shared(at, app, user_id, delta, now, is_late=False)
     return (yield from load_shared(at, app, user_id))
 
 
