@@ -85,7 +85,7 @@ def _spell_out(bound: BindParameter[Any]) -> None:
 class Prepared:
     """One statement, compiled: its text and the order of its values."""
 
-    __slots__ = ("_fixed", "bind", "columns", "names", "text")
+    __slots__ = ("bind", "columns", "fixed", "names", "text")
 
     def __init__(self, statement: ClauseElement, dialect: Dialect, order: Sequence[str] = ()) -> None:
         """Compile the statement for positional values, which it is given by name; or in an `order`, which is sooner."""
@@ -96,7 +96,7 @@ class Prepared:
         self.columns: tuple[str, ...] = tuple(getattr(statement, "exported_columns", {}).keys())
         self.names: tuple[str, ...] = tuple(compiled.positiontup or ())
         fixed = {name: value for name, value in compiled.params.items() if value is not None}
-        self._fixed = fixed
+        self.fixed = fixed
         placed = itemgetter(*map(order.index, self.names)) if order else None
         self.bind: Callable[[Any], Row] = placed or _binding(self.names, fixed)
         """The values in the order of the text; literals of the statement are filled in."""
@@ -109,7 +109,7 @@ class Prepared:
         at, more = self.names.index(f"{name}_1"), tuple([f"{name}_{each}" for each in range(2, size + 1)])
         places, known = [*_PLACE.finditer(self.text)], len(self.names)
         made = Prepared.__new__(Prepared)
-        made.columns, made._fixed = self.columns, self._fixed
+        made.columns, made.fixed = self.columns, self.fixed
         if places[0][1]:  # by number: what is new comes last
             place = next(each for each in places if each[1] == str(at + 1))
             listed = [place[0].replace(place[1], str(number), 1) for number in range(known + 1, known + size)]
@@ -119,7 +119,7 @@ class Prepared:
             listed = [place[0]] * (size - 1)
             made.names = (*self.names[: at + 1], *more, *self.names[at + 1 :])
         made.text = f"{self.text[: place.start()]}{', '.join([place[0], *listed])}{self.text[place.end() :]}"
-        made.bind = _binding(made.names, made._fixed)
+        made.bind = _binding(made.names, made.fixed)
         return made
 
 

@@ -47,6 +47,7 @@ from langchain_sessions._sql.index.shelves import (
     read_copies,
     shelves_of,
 )
+from langchain_sessions._sql.index.vectors import ask_vectors, vectors_in
 from langchain_sessions._sql.tables.recall import TRAITS
 from langchain_sessions.errors import SessionNotFoundError, StoreUnavailableError
 from langchain_sessions.stores._values import (
@@ -69,10 +70,11 @@ _PLACES = 16
 
 def load_index(tx: Transaction, query: IndexQuery) -> IndexRead:
     """The contract's `load_index`."""
+    vectors = ask_vectors(tx, query.searched) if query.vectors and tx.pipelines else None
     for _ in range(_TRIES):
         found = _read_once(tx, query)
         if found is not None:
-            return found
+            return found if vectors is None else found._replace(vectors=vectors_in(vectors.rows))
     problem = "The index kept changing while it was read; try again."
     raise StoreUnavailableError(problem)
 
