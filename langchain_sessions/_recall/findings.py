@@ -307,6 +307,42 @@ class ReadLogs:
                 hits.append(Finding(owner.session, owner.view, seq, score, why, None, passage, spot))
         return hits
 
+    def around(self, hit: Finding, neighbours: int, reach: int) -> tuple[int, int]:
+        """Between which positions so many neighbours of a hit lie on each side, as far as its part tells, or a reach.
+
+        Between them lie records; a long text that nobody is shown is not read.
+        """
+        low, high = hit.seq - reach, hit.seq + reach
+        number, index = hit.spot or (0, 0)
+        part, owner = self._flat[number], self._owners[number]
+        if hit.spot is None or not isinstance(part, PackedEvents):
+            return low, high
+        log = owner.log_at(index) if isinstance(owner, ShelfTraits) else None
+        first, end = (0, part.events) if log is None else (log.first, log.first + log.slots)
+        return (
+            max(low, self._nth(number, range(index - 1, first - 1, -1), neighbours, low)),
+            min(high, self._nth(number, range(index + 1, end), neighbours, high)),
+        )
+
+    def _nth(self, number: int, indexes: Iterable[int], count: int, otherwise: int) -> int:
+        """Where the nth of some events of a part stands that may be shown."""
+        part = self._flat[number]
+        assert isinstance(part, PackedEvents)  # noqa: S101 - `around` asks of no other
+        admits, taken, hidden = self.admits, part.taken, part.hidden
+        seqs, first = part.traits.seqs, part.traits.first_seq
+        for index in indexes if count else ():
+            is_seen = index not in hidden and (taken is None or taken[index])
+            if is_seen and (admits is None or admits(number, index)):
+                count -= 1
+                if not count:
+                    return first + seqs[index]
+        return otherwise
+
+    def terms_of(self, hit: Finding) -> int:
+        """How many terms a hit has, as far as the index tells; 0 where it is not in it."""
+        part = None if hit.spot is None else self._flat[hit.spot[0]]
+        return part.traits.lengths[hit.spot[1]] if hit.spot and isinstance(part, PackedEvents) else 0
+
     def instant(self, hit: Finding) -> float:
         """When a hit was said, to the second."""
         if hit.row is not None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.message_types import MESSAGE_CODES
@@ -38,6 +39,24 @@ _COVERED: Final = 20
 _LONG: Final = 100_000
 
 
+Around = Callable[["Finding", int, int], tuple[int, int]]
+"""Between which positions so many neighbours of a hit lie, within a reach."""
+
+
+class _Shown(NamedTuple):
+    """The log of a hit, and the neighbours that were found there."""
+
+    log: LogSlice
+    before: tuple[SessionEvent, ...]
+    after: tuple[SessionEvent, ...]
+
+    def is_short(self, neighbours: int, near: range, whole: range) -> bool:
+        """Whether there may be more neighbours than were found, further away."""
+        return (len(self.before) < neighbours and near[0] > whole[0]) or (
+            len(self.after) < neighbours and near[-1] < whole[-1]
+        )
+
+
 class HitViewer:
     """Makes hits of findings.
 
@@ -53,32 +72,64 @@ class HitViewer:
         self._maker = maker
 
     def show(
-        self, request: SearchRequest, admission: Admission, query: Query, chosen: Sequence[Finding]
+        self,
+        request: SearchRequest,
+        admission: Admission,
+        query: Query,
+        chosen: Sequence[Finding],
+        around: Around | None = None,
     ) -> Flow[tuple[SearchHit, ...]]:
         """The hits of a page. One that was deleted since it was found is left out."""
-        if not chosen:
-            return ()
         reach = request.neighbours * _LOOK_AROUND
-        places: dict[str, set[int]] = {}
-        for hit in chosen:
-            around = range(max(1, hit.seq - reach), min(hit.view.last_seq, hit.seq + reach) + 1)
-            places.setdefault(hit.session.id, set()).update(around)
-        asked = {session_id: SeqSet.of(seqs) for session_id, seqs in places.items()}
-        logs = {log.session.skey: log for log in (yield from ask(self._store.load_events, request.searched, asked))}
+        whole = [(hit, _within(hit, hit.seq - reach, hit.seq + reach)) for hit in chosen]
+        near = whole
+        if around is not None:
+            near = [(hit, _within(hit, *around(hit, request.neighbours, reach))) for hit in chosen]
+        shown = yield from self._with_neighbours(request, admission, near)
+        # What the index took for a neighbour may not be seen, as what was said again since.
+        short = [
+            further
+            for further, (_, within), found in zip(whole, near, shown, strict=True)
+            if found is not None and found.is_short(request.neighbours, within, further[1])
+        ]
+        wider = {
+            hit.place: found
+            for (hit, _), found in zip(
+                short, (yield from self._with_neighbours(request, admission, short)), strict=True
+            )
+        }
         items: list[SearchHit] = []
-        for hit in chosen:
-            log = logs.get(hit.session.skey)
-            item = self._hit(request.neighbours, admission, query, hit, log) if log is not None else None
-            if log is None or item is None:
+        for hit, nearer in zip(chosen, shown, strict=True):
+            found = wider.get(hit.place, nearer)
+            item = self._hit(query, hit, found) if found is not None else None
+            if found is None or item is None:
                 continue
             if item.event.is_synthetic and item.event.covers:
-                item = replace(item, covered=(yield from self._covered(request, admission, log, item.event)))
+                item = replace(item, covered=(yield from self._covered(request, admission, found.log, item.event)))
             items.append(item)
         return tuple(items)
 
-    def _hit(
-        self, neighbours: int, admission: Admission, query: Query, hit: Finding, log: LogSlice
-    ) -> SearchHit | None:
+    def _with_neighbours(
+        self, request: SearchRequest, admission: Admission, hits: Sequence[tuple[Finding, range]]
+    ) -> Flow[list[_Shown | None]]:
+        """The logs of some hits, and their neighbours within a range; None for what is gone."""
+        if not hits:
+            return []
+        places: dict[str, set[int]] = {}
+        for hit, near in hits:
+            places.setdefault(hit.session.id, set()).update(near)
+        asked = {session_id: SeqSet.of(seqs) for session_id, seqs in places.items()}
+        logs = {log.session.skey: log for log in (yield from ask(self._store.load_events, request.searched, asked))}
+        found: list[_Shown | None] = []
+        for hit, near in hits:
+            log = logs.get(hit.session.skey)
+            found.append(
+                None if log is None else _Shown(log, *self._around(request.neighbours, admission, hit, near, log))
+            )
+        return found
+
+    def _hit(self, query: Query, hit: Finding, found: _Shown) -> SearchHit | None:
+        log = found.log
         session_id, view = log.session.id, log.rows.view
         row = next((row for row in log.rows.rows if row.seq == hit.seq), None)
         if row is None:
@@ -86,14 +137,13 @@ class HitViewer:
         event = self._encoder.event(session_id, row, view)
         assert event.message is not None  # noqa: S101 - only messages are searched
         text, spans = self._passage(searchable_text(event.message), query, hit.passage)
-        before, after = self._around(neighbours, admission, hit, log)
         return SearchHit(
             event=event,
             text=text,
             score=hit.score,
             highlights=spans,
-            before=before,
-            after=after,
+            before=found.before,
+            after=found.after,
             parts=hit.parts,
             words=tuple(dict.fromkeys(text[start:end].lower() for start, end in spans)),
         )
@@ -114,16 +164,16 @@ class HitViewer:
         return text[start:end], find_spans(text[start:end], query, self._maker)
 
     def _around(
-        self, neighbours: int, admission: Admission, hit: Finding, log: LogSlice
+        self, neighbours: int, admission: Admission, hit: Finding, within: range, log: LogSlice
     ) -> tuple[tuple[SessionEvent, ...], tuple[SessionEvent, ...]]:
-        """The nearest events on each side that the filter lets a caller see."""
+        """The nearest events on each side, within a range, that the filter lets a caller see."""
         rows = log.rows.rows
         before = (row for row in reversed(rows) if row.seq < hit.seq)
         after = (row for row in rows if row.seq > hit.seq)
         sides: list[list[SessionEvent]] = [[], []]
         for side, near in zip(sides, (before, after), strict=True):
             for row in near:
-                if len(side) == neighbours or abs(row.seq - hit.seq) > neighbours * _LOOK_AROUND:
+                if len(side) == neighbours or row.seq not in within:
                     break
                 if (event := self._seen(admission, row, log)) is not None:
                     side.append(event)
@@ -149,3 +199,8 @@ class HitViewer:
             for row in each.rows.rows
             if row.kind in MESSAGE_CODES and admission.is_there(row, each.rows.view)
         )
+
+
+def _within(hit: Finding, low: int, high: int) -> range:
+    """The positions of a log between two, with the hit's own."""
+    return range(max(1, min(low, hit.seq)), max(hit.seq, min(hit.view.last_seq, high)) + 1)

@@ -98,7 +98,7 @@ class Searcher:
         left = [hit for hit in found.findings if hit.place not in shown] if shown else found.findings
         start = request.page * request.limit
         chosen = left[start : start + request.limit]
-        items = yield from self._viewer.show(request, admission, query, chosen)
+        items = yield from self._viewer.show(request, admission, query, chosen, found.around)
         more = len(left) > start + len(chosen) and bool(chosen)
         told = shown.union(hit.place for hit in left[: start + len(chosen)])
         return SearchPage(

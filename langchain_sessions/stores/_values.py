@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
     from langchain_sessions._core.ledger import LogView
     from langchain_sessions._core.ranges import SeqSet
+    from langchain_sessions.stores._vectors import VectorProgress
 
 SameMessage = Callable[[str, EventRow, EventRow], bool]
+ChunksOfLogs = dict[tuple[int, int], "tuple[StoredChunk, ...]"]
 
 
 class SessionDraft(NamedTuple):
@@ -239,13 +241,13 @@ class IndexQuery:
         most_scanned: How many events may be left to scan; above that nothing is read but what lags behind.
         of_chunks: Of a log only the buckets of the chunks of these numbers; None for all.
         chunks: The chunks that the caller knows: those of an index by the key of its session and its generation.
-        held: Traits that the caller has: key of the session, number of the chunk, generation that wrote it; of a shelf
-            `shelf_key`.
+        held: Traits that the caller has: key of the session, number of the chunk, its generation; or a `shelf_key`.
         copied: What shelves of some numbers hold, where the caller knows it. They never change.
         most_apart: With shelves: how many logs that a shelf would take may be read one by one; None for without.
         longest_shelved: Longer logs are no shelf's, nor those `apart`, by key of the session and newest position.
         only: Of these logs only those, by the keys of their sessions, and no shelves but `whole_shelves`.
         whole_shelves: With `only`: shelves of which all is read; None for those that are to hold one of these logs.
+        vectors: Also how far the vectors of the logs go, where that is told in the same round trip.
     """
 
     searched: SearchedLogs
@@ -254,9 +256,7 @@ class IndexQuery:
     beginnings: tuple[str, ...] = ()
     most_scanned: int = 0
     of_chunks: tuple[int, ...] | None = None
-    chunks: Mapping[tuple[int, int], tuple[StoredChunk, ...]] = field(
-        default_factory=dict[tuple[int, int], "tuple[StoredChunk, ...]"]
-    )
+    chunks: Mapping[tuple[int, int], tuple[StoredChunk, ...]] = field(default_factory=ChunksOfLogs)
     held: Container[tuple[int, int, int]] = ()
     copied: Callable[[Sequence[int]], Copied | None] | None = None
     most_apart: int | None = None
@@ -264,6 +264,7 @@ class IndexQuery:
     apart: Container[tuple[int, int]] = ()
     only: tuple[int, ...] | None = None
     whole_shelves: tuple[int, ...] | None = ()
+    vectors: bool = False
 
     def may_shelve(self, session: SessionRow) -> bool:
         """Whether a shelf would take the log of a session."""
@@ -336,6 +337,7 @@ class IndexRead(NamedTuple):
         shelf_buckets: The asked buckets of each shelf.
         apart: Keys of sessions whose copies on shelves are not to be searched: what they hold is in `logs`, or expired.
         unshelved: Where too many logs would be read one by one, nothing else is: those that a shelf would take.
+        vectors: How far the vectors of the logs go, as `list_vectors` tells; None where that is to be asked.
     """
 
     logs: list[IndexedLog]
@@ -344,6 +346,7 @@ class IndexRead(NamedTuple):
     shelf_buckets: Mapping[int, Mapping[str, bytes]] = {}
     apart: frozenset[int] = frozenset()
     unshelved: Sequence[UnshelvedLog] = ()
+    vectors: list[VectorProgress] | None = None
 
 
 class StoredShelf(NamedTuple):

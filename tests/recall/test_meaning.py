@@ -846,7 +846,7 @@ def test_a_page_is_as_many_round_trips_for_many_sessions_as_for_few(database_url
                 trips.append(proxy.round_trips)
             counted.append(trips[-1] - trips[-2])
     proxy.close()
-    assert counted == [4, 4]
+    assert counted == [3, 3]
 
 
 # -- what may go wrong -------------------------------------------------------------------------------------

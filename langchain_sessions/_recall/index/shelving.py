@@ -111,12 +111,13 @@ class Shelver:
             replaced = _to_take(known, gone, shelf)
             for number in replaced:
                 yield from self._take(searched, shelf, number, known, gone)
-            change = self._change(searched.app, owner, shelf, replaced)
+            filled = shelf.traits()
+            change = self._change(searched.app, owner, shelf, filled, replaced)
             if change.shelf is None or not (yield from ask(self._store.write_shelf, change)):
                 break
             moved += len(shelf.logs)
             known = {number: each for number, each in known.items() if number not in replaced}
-            known[change.shelf.number] = shelf.traits()
+            known[change.shelf.number] = filled
             gone -= {log.skey for log in shelf.logs}
         # Those that no shelf takes count too: nobody tries again before they move on.
         return moved + sum((log.skey, log.last_seq) in apart for log in read.unshelved)
@@ -213,13 +214,14 @@ class Shelver:
         return found
 
     @resting_collector()
-    def _change(self, app: str, owner: str | None, shelf: OpenShelf, replaced: Sequence[int]) -> ShelfChange:
-        packed = shelf.traits().pack()
+    def _change(
+        self, app: str, owner: str | None, shelf: OpenShelf, traits: ShelfTraits, replaced: Sequence[int]
+    ) -> ShelfChange:
         return ShelfChange(
             app=app,
             owner=owner,
             # Drawn, since two processes may make shelves of one owner at once; odd, so that none is 0.
-            shelf=StoredShelf(secrets.randbits(62) | 1, self._builder.fingerprint, shelf.slots, packed),
+            shelf=StoredShelf(secrets.randbits(62) | 1, self._builder.fingerprint, shelf.slots, traits.pack()),
             buckets=shelf.chunk.postings.pack(),
             logs={log.skey: log.last_seq for log in shelf.logs},
             replaced=tuple(replaced),
@@ -290,8 +292,10 @@ class Shelver:
             shelf.extend(part.traits, part.buckets.values(), part.hidden)
             names.update(part.speakers)
             labels.update(part.labels)
+        counts_all = self._admission.counts_all(log.view)
         for row, entry in tail:
-            shelf.add(self._builder.traits(row, entry), entry, counts=self._admission.counts(row, log.view))
+            counts = counts_all or self._admission.counts(row, log.view)
+            shelf.add(make.traits(row, entry), entry, counts=counts)
             if entry.author and entry.flags & LABELLED:
                 labels[entry.author] += 1
             elif entry.author:

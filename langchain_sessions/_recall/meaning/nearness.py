@@ -14,7 +14,7 @@ from langchain_sessions._recall.meaning.vectors import VectorFormat
 from langchain_sessions.errors import EmbeddingError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from langchain_sessions._core.codec.any_message import MessageCodec
     from langchain_sessions._recall.index.traits_cache import ChunkKey, TraitsCache
@@ -77,8 +77,16 @@ class MeaningReader:
         self._embedder = embedder
         self._format = VectorFormat(codec)
 
-    def of(self, query: Query, searched: SearchedLogs) -> Flow[Meaning | None]:
-        """What a query means; None where the embedder does not tell."""
+    def of(
+        self, query: Query, searched: SearchedLogs, listed: Sequence[VectorProgress] | None = None
+    ) -> Flow[Meaning | None]:
+        """What a query means; None where the embedder does not tell.
+
+        Args:
+            query: In words.
+            searched: The logs that are searched.
+            listed: How far their vectors go, where that was told with the index.
+        """
         vector = yield from ask(self._embedder.query, asked_text(query))
         if vector is None:
             return None
@@ -87,7 +95,9 @@ class MeaningReader:
         except EmbeddingError:
             return None
         meaning = Meaning(searched, vector)
-        for place in (yield from ask(self._store.list_vectors, searched)):
+        if listed is None:
+            listed = yield from ask(self._store.list_vectors, searched)
+        for place in listed:
             is_same = place.embedded_to > 0 and self._format.same(fingerprint, place.fingerprint)
             if is_same:
                 meaning.places[place.skey] = place

@@ -67,6 +67,11 @@ class Admission:
             return False
         return bool(row.flags & r.SUMMARY) or view.standing(row) not in self._gone
 
+    def counts_all(self, view: LogView) -> bool:
+        """Whether every event of a log counts: nothing was taken back, replaced or summed up, and all is in sight."""
+        ledger = view.ledger
+        return self._scopes is None and not (ledger.hidden or ledger.edits or ledger.covers)
+
     def admits(self, row: EventRow, view: LogView) -> bool:
         """Whether everything but the message itself meets the filter."""
         return matches(row, self._of_rows, view)

@@ -38,19 +38,28 @@ class FirstLook:
         request: What is asked.
         query: In words.
         traits: What is known of the index.
+        vectors: Whether to ask how far the vectors of the log go, too.
 
     Attributes:
         counted: Of chunks that need not be looked through, by number and generation: how many events hold each word.
     """
 
     def __init__(
-        self, store: SessionStore, builder: IndexBuilder, request: SearchRequest, query: Query, traits: Traits
+        self,
+        store: SessionStore,
+        builder: IndexBuilder,
+        request: SearchRequest,
+        query: Query,
+        traits: Traits,
+        *,
+        vectors: bool,
     ) -> None:
         self._store = store
         self._request = request
         self._query = query
         self._traits = traits
         self._asked = replace(index_query(request, query, builder), held=traits)
+        self._vectors = vectors
         self._place = (0, 0)
         self.counted: dict[tuple[int, int], dict[str, int]] = {}
 
@@ -76,6 +85,7 @@ class FirstLook:
                 buckets=tuple(sorted(rows.union(self._asked.buckets))),
                 of_chunks=(*open_ones, *directories),
                 chunks=known,
+                vectors=self._vectors,
             )
             read = yield from ask(self._store.load_index, asked)
             if read.behind or not read.logs or heavy(read.logs):

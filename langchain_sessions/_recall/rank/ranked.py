@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from langchain_sessions._recall.index.indexing import Indexer
     from langchain_sessions._recall.index.shelving import Shelver
     from langchain_sessions._recall.meaning.nearness import Meaning, MeaningReader, Semantic
+    from langchain_sessions._recall.page import Around
     from langchain_sessions._recall.rank.admission import Admission
     from langchain_sessions._recall.request import SearchRequest
     from langchain_sessions._recall.text.terms import TermMaker
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 _ROUNDS: Final = 4
 _EVERYTHING: Final = 2**62
 _HALF_LIFE: Final = 30 * 86_400.0
+# Terms of hits that are read for what only their texts tell, six megabytes or so: of more only as many as are wanted.
+_MOST_LOOKED_THROUGH: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,7 @@ class Ranking:
         nearest: Where there is nothing: words written like those of the query.
         semantic: How far meaning counted; None where it was not to.
         behind: Logs that hold something not embedded yet.
+        around: Between which positions the neighbours of a hit lie, as far as the index tells.
     """
 
     findings: list[Finding]
@@ -65,6 +69,7 @@ class Ranking:
     nearest: tuple[str, ...]
     semantic: Semantic | None
     behind: list[SessionKey]
+    around: Around
 
 
 class _Asked(NamedTuple):
@@ -112,10 +117,12 @@ class RankedSearch:
     def find(self, request: SearchRequest, query: Query, admission: Admission) -> Flow[Ranking]:
         """What fits a query, checked as far as the page that is asked for."""
         traits = Traits(self._builder, self._store)
-        look = FirstLook(self._store, self._builder, request, query, traits)
+        is_meant = self._reader is not None and bool(asked_text(query).strip())
+        look = FirstLook(self._store, self._builder, request, query, traits, vectors=is_meant)
         seen = None if self._codec.encrypts else (yield from look.ask())
-        read = seen or (yield from self.read(request, query, traits))
-        asked = _Asked(request, query, admission, traits, *(yield from self._meant(request.searched, query)))
+        read = seen or (yield from self.read(request, query, traits, vectors=is_meant))
+        meant = (yield from self._meant(request.searched, query, read)) if is_meant else (None, None)
+        asked = _Asked(request, query, admission, traits, *meant)
         if seen is not None:
             with suppress(NotReadError):
                 return (yield from self._found(asked, seen, look))
@@ -139,7 +146,9 @@ class RankedSearch:
         while True:
             hits, bounded = yield from self._best(logs, query, candidates, meaning)
             # Neighbours alone make no hit where nothing at all was hit.
-            ranks.add(hits, (yield from self._checked(request.searched, admission, matcher, ranks.new(hits))))
+            kept, is_cut = yield from self._checked_enough(asked, logs, matcher, ranks.new(hits), ranks.wanted)
+            ranks.add(hits, kept)
+            bounded |= is_cut
             if ranks.is_enough or not bounded or candidates > logs.events:
                 break
             # Wider each time: a filter that only the log can decide may have taken most of what was chosen.
@@ -157,7 +166,7 @@ class RankedSearch:
         alike = () if spoken else logs.nearest(query)
         # Last: what takes more of the words than were read begins the search again, and a judge costs money.
         kept = yield from self._reranked(request, kept)
-        return Ranking(kept, bounded, relaxed, alike, semantic, meaning.behind if meaning else [])
+        return Ranking(kept, bounded, relaxed, alike, semantic, meaning.behind if meaning else [], logs.around)
 
     def _reranked(self, request: SearchRequest, kept: list[Finding]) -> Flow[list[Finding]]:
         """The hits with the best of them in the order of the application's own judge, where there is one."""
@@ -182,10 +191,9 @@ class RankedSearch:
         start, end = passages[hit.passage] if hit.passage and hit.passage < len(passages) else passages[0]
         return f"{speaker}: {text[start:end]}" if speaker else text[start:end]
 
-    def _meant(self, searched: SearchedLogs, query: Query) -> Flow[tuple[Meaning | None, Semantic | None]]:
-        if self._reader is None or not asked_text(query).strip():
-            return None, None
-        meaning = yield from self._reader.of(query, searched)
+    def _meant(self, searched: SearchedLogs, query: Query, read: IndexRead) -> Flow[tuple[Meaning | None, Semantic]]:
+        assert self._reader is not None  # noqa: S101 - it is asked
+        meaning = yield from self._reader.of(query, searched, read.vectors)
         return meaning, "unavailable" if meaning is None else meaning.semantic
 
     def _best(
@@ -217,7 +225,9 @@ class RankedSearch:
         found = yield from self._reader.cosines(meaning, wanted.values())
         return {place: found[stored] for place, stored in wanted.items() if stored in found}
 
-    def read(self, request: SearchRequest, query: Query, traits: Traits | None = None) -> Flow[IndexRead]:
+    def read(
+        self, request: SearchRequest, query: Query, traits: Traits | None = None, *, vectors: bool = False
+    ) -> Flow[IndexRead]:
         """What the index holds for the query; logs that are too far behind it catch up first."""
         if self._codec.encrypts:
             return (yield from self._read_sealed(request.searched))
@@ -230,6 +240,7 @@ class RankedSearch:
             copied=traits.copied,
             apart=traits.apart,
             chunks=known,
+            vectors=vectors,
         )
         read = IndexRead([], [])
         stuck = False
@@ -289,14 +300,34 @@ class RankedSearch:
                 known.tail.extend(log.rows.rows)
         return IndexRead(list(logs.values()), [])
 
+    def _checked_enough(
+        self, asked: _Asked, logs: ReadLogs, matcher: QueryMatcher, hits: list[Finding], wanted: int
+    ) -> Flow[tuple[list[Finding], bool]]:
+        """The hits that the log confirms, and whether any were left out.
+
+        Where they hold very much text, no more are looked through than are wanted, the best first: all of a hundred
+        texts of a megabyte take seconds.
+        """
+        request, _, admission, *_ = asked
+        judged = RERANKED if self._builder.settings.reranker is not None else 0
+        is_ranked = request.order == "relevance" and not request.recency
+        unsure = _unsure(admission, matcher, hits) if is_ranked else ()
+        if sum(map(logs.terms_of, unsure)) <= _MOST_LOOKED_THROUGH:
+            return (yield from self._checked(request.searched, admission, matcher, hits)), False
+        waiting, kept = _in_order(hits, request, logs), list[Finding]()
+        size = wanted = max(wanted, judged)
+        while waiting and len(kept) < wanted:
+            some, waiting = waiting[:size], waiting[size:]
+            kept += yield from self._checked(request.searched, admission, matcher, some)
+            size *= 2
+        return kept, bool(waiting)
+
     def _checked(
         self, searched: SearchedLogs, admission: Admission, matcher: QueryMatcher, hits: list[Finding]
     ) -> Flow[list[Finding]]:
         """The hits that the log confirms; the log is asked where the index cannot tell."""
         by_message = matcher.needs_text or admission.needs_message
-        views = {id(hit.view): hit.view for hit in hits}
-        changed = {key for key, view in views.items() if admission.needs_row(view)}
-        unsure = [hit for hit in hits if hit.row is None and (by_message or hit.is_unsure or id(hit.view) in changed)]
+        unsure = _unsure(admission, matcher, hits)
         if unsure:
             yield from self._fill(searched, unsure)
         asked = set(map(id, unsure))
@@ -329,6 +360,16 @@ class RankedSearch:
                     hit.row, hit.view = row, log.rows.view
 
 
+def _unsure(admission: Admission, matcher: QueryMatcher, hits: Iterable[Finding]) -> list[Finding]:
+    """The hits of which the log has to be asked."""
+    hits = [hit for hit in hits if hit.row is None]
+    if matcher.needs_text or admission.needs_message:
+        return hits
+    views = {id(hit.view): hit.view for hit in hits}
+    changed = {key for key, view in views.items() if admission.needs_row(view)}
+    return [hit for hit in hits if hit.is_unsure or id(hit.view) in changed]
+
+
 def _without_phrases(query: Query) -> Query | None:
     """The query with its phrases as mere words; None where they are all that is asked, or an operator binds them."""
     kinds = {clause.kind for clause in query.ranked if clause.groups}
@@ -342,6 +383,9 @@ class _Ranks:
     Args:
         request: What is asked.
         logs: Where it is found.
+
+    Attributes:
+        wanted: How many hits fill the page that is asked for, and tell whether another follows.
     """
 
     def __init__(self, request: SearchRequest, logs: ReadLogs) -> None:
@@ -355,7 +399,7 @@ class _Ranks:
         shown = 0 if request.order == "time" else len(shown_before(request.cursor))
         # One more than a page holds tells whether another follows.
         self._first = request.limit + 1
-        self._wanted = (pages + 1) * request.limit + shown + 1
+        self.wanted = (pages + 1) * request.limit + shown + 1
 
     def new(self, hits: Iterable[Finding]) -> list[Finding]:
         """Those that no earlier round found."""
@@ -372,7 +416,7 @@ class _Ranks:
     @property
     def is_enough(self) -> bool:
         """Whether the page that is asked for is full."""
-        return len(self._ranked) + len(self._found) >= self._wanted
+        return len(self._ranked) + len(self._found) >= self.wanted
 
     def in_order(self) -> list[Finding]:
         """All of it, as it is paged."""

@@ -47,6 +47,7 @@ from langchain_sessions._sql.index.shelves import (
     read_copies,
     shelves_of,
 )
+from langchain_sessions._sql.index.vectors import ask_vectors, vectors_in
 from langchain_sessions._sql.tables.recall import TRAITS
 from langchain_sessions.errors import SessionNotFoundError, StoreUnavailableError
 from langchain_sessions.stores._values import (
@@ -69,10 +70,11 @@ _PLACES = 16
 
 def load_index(tx: Transaction, query: IndexQuery) -> IndexRead:
     """The contract's `load_index`."""
+    vectors = ask_vectors(tx, query.searched) if query.vectors and tx.pipelines else None
     for _ in range(_TRIES):
         found = _read_once(tx, query)
         if found is not None:
-            return found
+            return found if vectors is None else found._replace(vectors=vectors_in(vectors.rows))
     problem = "The index kept changing while it was read; try again."
     raise StoreUnavailableError(problem)
 
@@ -267,7 +269,7 @@ def _generations(tx: Transaction, searched: SearchedLogs, some: Some) -> Later:
         columns = [logs.c.skey, logs.c.generation]
         return select(*columns).select_from(joined).where(*searched_criteria(tx, searched, some))
 
-    statement = tx.prepare(("recall generations", *searched_shape(searched, some)), build)
+    statement = tx.prepare_wide("k", some.size, ("recall generations", *searched_shape(searched, some)), build)
     return tx.later(statement, searched_values(searched, some))
 
 
@@ -290,7 +292,8 @@ def _chunks(tx: Transaction, query: IndexQuery, some: Some) -> Later:
     values = searched_values(searched, some)
     if known is not None:
         values.update(q_skey=known[0], q_generation=known[1])
-    return tx.later(tx.prepare(("recall chunks", known is not None, *searched_shape(searched, some)), build), values)
+    shape = "recall chunks", known is not None, *searched_shape(searched, some)
+    return tx.later(tx.prepare_wide("k", some.size, shape, build), values)
 
 
 def _with_traits(
@@ -345,7 +348,7 @@ def _buckets(tx: Transaction, query: IndexQuery, some: Some) -> Later:
     shape = ("recall buckets", len(numbers or ()), *searched_shape(query.searched, some), *bucket_shape(query))
     values = {**searched_values(query.searched, some), **bucket_values(query)}
     values.update((f"q_chunk{at}", number) for at, number in enumerate(numbers or ()))
-    return tx.later(tx.prepare(shape, build), values)
+    return tx.later(tx.prepare_wide("k", some.size, shape, build), values)
 
 
 def _by_chunk(rows: Sequence[Row]) -> dict[int, dict[int, dict[str, bytes]]]:
@@ -377,4 +380,5 @@ def _tails(tx: Transaction, query: IndexQuery, some: Some) -> Later:
 
     # One more than may be scanned, so that too many are told from just enough.
     values = {**searched_values(searched, some), "k_most": query.most_scanned + 1}
-    return tx.later(tx.prepare(("recall tails", *searched_shape(searched, some)), build), values)
+    statement = tx.prepare_wide("k", some.size, ("recall tails", *searched_shape(searched, some)), build)
+    return tx.later(statement, values)

@@ -58,16 +58,15 @@ def searched_criteria(tx: Transaction, searched: SearchedLogs, some: Some = ALL)
     if searched.session_id is not None:
         found.append(s.id == param("k_id"))
     if some.keys is not None:
-        found.append(named_keys(tx, some))
+        found.append(named_keys(tx))
     if some.unshelved:
         found.append(~is_shelved(tx))
     return [*found, *owner_criterion(tx.tables, owner_shape(searched.owner))]
 
 
-def named_keys(tx: Transaction, some: Some) -> ColumnElement[bool]:
-    """Whether the key of a session is one of those that are named."""
-    # One parameter that is written out as many, `k_1` and so on: made one by one they take ten times as long.
-    return tx.tables.sessions.c.skey.in_(bindparam("k", [None] * some.size, expanding=True))
+def named_keys(tx: Transaction) -> ColumnElement[bool]:
+    """Whether the key of a session is one of those that are named: `prepare_wide` has room for the others."""
+    return tx.tables.sessions.c.skey.in_(bindparam("k", [None], expanding=True))
 
 
 def named_values(some: Some) -> dict[str, Any]:
@@ -91,7 +90,6 @@ def searched_shape(searched: SearchedLogs, some: Some = ALL) -> tuple[Any, ...]:
         owner_shape(searched.owner),
         searched.session_id is not None,
         some.keys is not None,
-        some.size,
         some.unshelved,
     )
 
@@ -130,9 +128,8 @@ def ask_progress(tx: Transaction, searched: SearchedLogs, some: Some = ALL) -> L
             .order_by(s.c.skey)
         )
 
-    return tx.later(
-        tx.prepare(("recall logs", *searched_shape(searched, some)), build), searched_values(searched, some)
-    )
+    statement = tx.prepare_wide("k", some.size, ("recall logs", *searched_shape(searched, some)), build)
+    return tx.later(statement, searched_values(searched, some))
 
 
 def event_and_run_columns(tables: Tables) -> list[ColumnElement[Any]]:

@@ -74,7 +74,7 @@ def find_left(tx: Transaction, searched: SearchedLogs, moved: tuple[int, ...] | 
     def build() -> Select[Any]:
         state = [logs.c.indexed_to, logs.c.fingerprint, logs.c.generation]
         # Expired ones are told as well: a shelf may still hold their words, which no search may find.
-        left = or_(is_over(tx.tables), ~is_shelved(tx)) if some.keys is None else named_keys(tx, some)
+        left = or_(is_over(tx.tables), ~is_shelved(tx)) if some.keys is None else named_keys(tx)
         return (
             select(*session_columns(tx.tables), *state)
             .select_from(s.outerjoin(logs, logs.c.skey == s.c.skey))
@@ -82,7 +82,8 @@ def find_left(tx: Transaction, searched: SearchedLogs, moved: tuple[int, ...] | 
             .order_by(s.c.skey)
         )
 
-    statement = tx.prepare(("left", owner_shape(searched.owner), some.keys is not None, some.size), build)
+    shape = "left", owner_shape(searched.owner), some.keys is not None
+    statement = tx.prepare_wide("k", some.size, shape, build)
     return tx.later(statement, {**key_values(searched.key, searched.now), **named_values(some)})
 
 
@@ -112,10 +113,11 @@ def find_moved(tx: Transaction, searched: SearchedLogs, copied: Copied) -> tuple
         whole = select(literal_column("0"), func.total(s.last_seq), func.total(over)).where(*mine)
         parts = [select(newest.limit(_NEWEST).subquery())]
         if known.keys is not None:
-            parts.append(select(s.skey, s.last_seq, over).where(*mine, named_keys(tx, known)))
+            parts.append(select(s.skey, s.last_seq, over).where(*mine, named_keys(tx)))
         return whole.union_all(*parts)
 
-    statement = tx.prepare(("moved", owner_shape(searched.owner), known.size), build)
+    shape = "moved", owner_shape(searched.owner), known.keys is not None
+    statement = tx.prepare_wide("k", known.size, shape, build)
     (_, total, gone), *rows = tx.rows(statement, {**key_values(searched.key, searched.now), **named_values(known)})
     ahead, moved = total - copied.total, list[int]()
     if ahead or gone:

@@ -31,6 +31,13 @@ _MOST_NAMED: Final = 4 * _RANGES
 
 def list_vectors(tx: Transaction, searched: SearchedLogs) -> list[VectorProgress]:
     """The contract's `list_vectors`."""
+    found = ask_vectors(tx, searched)
+    tx.flush()
+    return vectors_in(found.rows)
+
+
+def ask_vectors(tx: Transaction, searched: SearchedLogs) -> Later:
+    """How far the vectors of the searched logs go, and which parts of their signs there are."""
     s, logs = tx.tables.sessions, tx.tables.recall.embeddings
 
     def build() -> Select[Any]:
@@ -39,7 +46,11 @@ def list_vectors(tx: Transaction, searched: SearchedLogs) -> list[VectorProgress
         columns += [case((_is_first(tx.tables), s.c.ledger)), *_state(tx.tables)]
         return select(*columns).select_from(joined).where(*searched_criteria(tx, searched))
 
-    rows = tx.rows(tx.prepare(("vector logs", *searched_shape(searched)), build), searched_values(searched))
+    return tx.later(tx.prepare(("vector logs", *searched_shape(searched)), build), searched_values(searched))
+
+
+def vectors_in(rows: Sequence[Row]) -> list[VectorProgress]:
+    """What `ask_vectors` found."""
     by_log = groupby(sorted(rows, key=itemgetter(0)), itemgetter(0))
     return [
         _told((*found[0][:3], max(row[3] or "" for row in found)), [row[4:] for row in found])
