@@ -92,6 +92,7 @@ class PutPlan(NamedTuple):
         decide: Decides positions; see `Decide`. May raise `StalePlanError`.
         strict: Refuse it where the head is not its parent.
         named_in: The key of the session that has both names already; elsewhere they are stored.
+        seen_as: The key that the session had when it was seen last, by which it is found sooner if it still has that.
     """
 
     key: SessionKey
@@ -109,6 +110,7 @@ class PutPlan(NamedTuple):
     known_to: int = 0
     strict: bool = False
     named_in: int | None = None
+    seen_as: int | None = None
 
 
 class PutResult(NamedTuple):
