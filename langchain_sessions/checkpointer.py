@@ -170,7 +170,9 @@ class SessionCheckpointSaver(LogsThreads, BaseCheckpointSaver[Any]):
             SessionEndedError: The session was ended.
             HeadConflictError: With `strict_head`, another checkpoint became the newest.
         """
-        return drive(self._put(config, checkpoint, metadata, new_versions))
+        full: Any = get_checkpoint_metadata(config, metadata)
+        at = self._addressing.thread(config)
+        return drive(self._writer.put(at, checkpoint, full, new_versions, strict=self.strict_head))
 
     async def aput(
         self,
@@ -180,17 +182,9 @@ class SessionCheckpointSaver(LogsThreads, BaseCheckpointSaver[Any]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """Async `put`."""
-        return await adrive(self._put(config, checkpoint, metadata, new_versions))
-
-    def _put(
-        self,
-        config: RunnableConfig,
-        checkpoint: Checkpoint,
-        metadata: CheckpointMetadata,
-        new_versions: ChannelVersions,
-    ) -> Flow[RunnableConfig]:
         full: Any = get_checkpoint_metadata(config, metadata)
-        return self._writer.put(self._read(config), checkpoint, full, new_versions, strict=self.strict_head)
+        at = self._addressing.thread(config)
+        return await adrive(self._writer.put(at, checkpoint, full, new_versions, strict=self.strict_head))
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
@@ -202,14 +196,14 @@ class SessionCheckpointSaver(LogsThreads, BaseCheckpointSaver[Any]):
         Raises:
             SessionNotFoundError: The thread is somebody else's, or was deleted while its graph ran.
         """
-        at, durable = self._read(config), self.durable_writes
+        at, durable = self._addressing.thread(config), self.durable_writes
         drive(self._writer.put_writes(at, writes, task_id, task_path, durable=durable))
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """Async `put_writes`."""
-        at, durable = self._read(config), self.durable_writes
+        at, durable = self._addressing.thread(config), self.durable_writes
         await adrive(self._writer.put_writes(at, writes, task_id, task_path, durable=durable))
 
     # -- reading -------------------------------------------------------------------------------------------

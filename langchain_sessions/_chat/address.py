@@ -80,7 +80,7 @@ class Addressing:
         self._owner = owner
         self._has_told = False
         self._newest: tuple[str | None, SessionService] | None = None
-        self._newest_thread: tuple[object, object, Log, str] | None = None
+        self._newest_thread: tuple[object, object, Log, SessionKey] | None = None
 
     def find(self, config: RunnableConfig | None) -> Address | None:
         """The session of a config as its owner sees it; None where the config names no session.
@@ -125,13 +125,14 @@ class Addressing:
         # A run asks twice a step, each time with the very objects of its config.
         if newest is None or newest[0] is not thread or newest[1] is not user or "session_id" in named:
             sessions, session_id = self.require(config)
-            newest = (thread, user, log_of(sessions), session_id)
+            log = log_of(sessions)
+            newest = (thread, user, log, SessionKey(log.app, session_id, log.owner))
             if callable(self._owner):
                 said = {key: value for key, value in _with_who_asked(named).items() if not _is_place(key)}
             elif type(thread) is str and type(user) in (str, type(None)) and "session_id" not in named:
                 self._newest_thread = newest
         namespace, cid = str(named.get("checkpoint_ns") or ""), named.get("checkpoint_id") or None
-        return _tuple(ThreadConfig, (newest[2], newest[3], namespace, cid, said))
+        return _tuple(ThreadConfig, (newest[2], newest[3], newest[3].id, namespace, cid, said))
 
     def _view(self, config: RunnableConfig | None, configurable: Mapping[str, Any]) -> SessionService:
         sessions, owner, policy = self._sessions, log_of(self._sessions).owner, self._owner
@@ -179,6 +180,8 @@ def configurable(config: RunnableConfig | None) -> Mapping[str, Any]:
     if config is None:
         return {}
     # The plain class first: to ask an abstract one takes twenty times as long.
+    if type(config) is dict and type(named := config.get("configurable")) is dict:
+        return named
     named = config.get("configurable") if isinstance(config, (dict, Mapping)) else config
     if named is not None and not isinstance(named, (dict, Mapping)):
         raise InvalidInputError("config", f"{_CONFIG}, not {type(named).__name__}")
@@ -234,16 +237,12 @@ class ThreadConfig(NamedTuple):
     """What a config says: a thread as its owner sees it, a namespace of it, and a checkpoint if it names one."""
 
     log: Log
+    key: SessionKey
     session_id: str
     namespace: str
     checkpoint_id: str | None
     said: Mapping[str, Any] | None = None
     """What says who asks, beside the places; None where the config's user alone does."""
-
-    @property
-    def key(self) -> SessionKey:
-        """The session. Its id was checked where the config was read."""
-        return _tuple(SessionKey, (self.log.app, self.session_id, self.log.owner))
 
     def query(self, **wanted: Any) -> CheckpointQuery:
         """A query for checkpoints of the thread, of the namespace unless `ns` says otherwise."""

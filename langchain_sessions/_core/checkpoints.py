@@ -261,29 +261,31 @@ def pack_writes(writes: Sequence[WriteRow]) -> bytes:
     return squeezed(_in_groups(writes))
 
 
-def body_by_body(writes: Sequence[WriteRow]) -> Iterable[Sequence[WriteRow]]:
-    """As many at a time as one body takes that is deflated, and any server at once."""
-    start = size = 0
+def in_bodies(writes: Sequence[WriteRow]) -> Iterable[tuple[Sequence[WriteRow], bytes]]:
+    """As many at a time as one body takes that is deflated, and any server at once; each time with that body."""
+    packed = _in_groups(writes)
+    if len(packed) <= _MOST // 2:
+        return [(writes, squeezed(packed))]
+    starts, size = [0], 0
     for at, write in enumerate(writes):
         more = len(write.data or b"") + len(write.refs or b"")
         if size and size + more > _MOST // 2:
-            yield writes[start:at]
-            start, size = at, 0
+            starts.append(at)
+            size = 0
         size += more
-    yield writes[start:]
+    parts = (writes[start:end] for start, end in zip(starts, [*starts[1:], len(writes)], strict=True))
+    return [(part, pack_writes(part)) for part in parts]
 
 
 def _in_groups(writes: Sequence[WriteRow]) -> bytes:
-    groups: list[list[Any]] = []
-    last: WriteRow | None = None
-    for write in writes:
-        if last is None or write.task != last.task or write.path != last.path:
-            path: str | bytes = write.path
-            if write.path.startswith(_PULLED) and write.path.isascii():
-                path = write.path[len(_PULLED) :].encode()
-            groups.append([_pack_id(write.task), path, []])
-        groups[-1][2].append([write.idx, write.channel, write.kind, write.refs, write.data])
-        last = write
+    groups: list[Any] = []
+    some: list[Any] = []
+    last: tuple[str, str] | None = None
+    for task, idx, channel, path, kind, refs, data in writes:
+        if last != (task, path):
+            last, some, is_usual = (task, path), [], path.startswith(_PULLED) and path.isascii()
+            groups.append((_pack_id(task), path[len(_PULLED) :].encode() if is_usual else path, some))
+        some.append((idx, channel, kind, refs, data))
     return ormsgpack.packb(groups)
 
 

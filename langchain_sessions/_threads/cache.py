@@ -403,9 +403,9 @@ class MessageCache:
 
     def known(self, app: str, session_id: str) -> ThreadCache | None:
         """What is known of the session that had this id when it was last seen. It may be gone."""
-        with self._lock:
-            skey = self._keys.get((app, session_id))
-            return None if skey is None else self._threads.get(skey)
+        # Without the lock: what is forgotten meanwhile was known a moment ago.
+        skey = self._keys.get((app, session_id))
+        return None if skey is None else self._threads.get(skey)
 
     def forget(self, app: str, session_id: str) -> None:
         """Forget a session that turned out to be gone."""

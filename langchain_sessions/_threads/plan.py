@@ -74,11 +74,17 @@ if TYPE_CHECKING:
     Values = Mapping[str, Any]
 
 START = "__start__"
+_tuple = tuple.__new__
 
 
-@dataclass(slots=True)
+_NONE: Any = ()
+"""In the place of a collection until the first value is met that is more than a number."""
+_NO_NAMES: frozenset[bytes] = frozenset()
+
+
+@dataclass(eq=False)
 class PlannedCheckpoint:
-    """A checkpoint that waits for its positions."""
+    """A checkpoint that waits for its positions. What only some have is made where it is met."""
 
     record: Record
     namespace: str
@@ -89,25 +95,25 @@ class PlannedCheckpoint:
     pending: Sequence[PendingWrite]
     parent_start: Any
     now: int
-    open_slots: list[OpenSlot] = field(default_factory=list)
-    incoming: list[Incoming] = field(default_factory=list)
-    adopted: list[tuple[PendingWrite, WriteRow]] = field(default_factory=list)
-    related: Sequence[EventRow] = ()  # what is stored of its messages
-    revised: Collection[str] = ()  # those that have several revisions
-    parent_slot: Slot | None = None
+    open_slots: list[OpenSlot] = field(default=_NONE, init=False)
+    incoming: list[Incoming] = field(default=_NONE, init=False)
+    adopted: list[tuple[PendingWrite, WriteRow]] = field(default=_NONE, init=False)
+    related: Sequence[EventRow] = field(default=(), init=False)  # what is stored of its messages
+    revised: Collection[str] = field(default=(), init=False)  # those that have several revisions
+    parent_slot: Slot | None = field(default=None, init=False)
     """What takes the place of the graph's input in the parent, once it is committed."""
-    since: dict[str, int] = field(default_factory=dict)
+    since: dict[str, int] | None = field(default=None, init=False)
     """Behind which positions revisions of its messages are not known."""
-    pieces: dict[bytes, ValueRow] = field(default_factory=dict)
+    pieces: dict[bytes, ValueRow] = field(default=_NONE, init=False)
     """What large values consist of that is not stored yet."""
-    trees: list[Tree] = field(default_factory=list)
+    trees: list[Tree] = field(default=_NONE, init=False)
     """The large values."""
-    needs: set[bytes] = field(default_factory=set)
+    needs: set[bytes] = field(default=_NONE, init=False)
     """Values whose pieces are taken over."""
-    conversation: Sequence[BaseMessage] = ()  # the main list
-    idents: tuple[str, ...] = ()  # to look up
-    is_named: bool = True  # whether all that is new has an id
-    _by_id: dict[str, BaseMessage] | None = None
+    conversation: Sequence[BaseMessage] = field(default=(), init=False)  # the main list
+    idents: tuple[str, ...] = field(default=(), init=False)  # to look up
+    is_named: bool = field(default=True, init=False)  # whether all that is new has an id
+    _by_id: dict[str, BaseMessage] | None = field(default=None, init=False)
 
     def known_since(self) -> dict[str, int]:
         """Behind which positions their revisions are not known."""
@@ -136,16 +142,25 @@ class PlannedCheckpoint:
             new_versions: The channels that changed.
             written: What the parent's tasks wrote, in order; None without delta channels.
         """
-        inherited, parent = self._inherit(new_versions), self.parent
+        parent, record = self.parent, self.record
         has_deltas = written is not None or (parent is not None and parent.delta is not None)
         has_deltas = has_deltas or _DeltaSnapshot in map(type, values.values())
-        deltas = deltas_of(self.record, parent, values, written) if has_deltas else {}
+        deltas = deltas_of(record, parent, values, written) if has_deltas else {}
+        before = dict(zip(parent.channels, parent.versions, strict=True)) if parent is not None else {}
+        slots = parent.slots if parent is not None else {}
+        own = record.slots
+        inherited: dict[str, Slot] = {}
         new: dict[str, Any] = {}
-        for name in self.record.channels:
-            if name in values and name not in inherited:
+        for name, version in zip(record.channels, record.versions, strict=True):
+            if version is not None and before.get(name) == version and name not in new_versions:
+                # It is what the parent has of a channel that did not change.
+                inherited[name] = slot = slots.get(name, NOTHING)
+                if name in slots:
+                    own[name] = slot
+            elif name in values:
                 value = values[name]
                 if type(value) in SCALARS and name not in deltas:
-                    self.record.slots[name] = self.cutter.scalar(name, value)
+                    own[name] = self.cutter.scalar(name, value)
                 else:
                     new[name] = value
         if new or deltas:
@@ -153,6 +168,7 @@ class PlannedCheckpoint:
             self.idents = tuple(dict.fromkeys([item.row.ident for item in self.incoming]))
 
     def _take_in(self, values: Values, new: Values, deltas: Values, inherited: Mapping[str, Slot]) -> None:
+        self.open_slots, self.incoming, self.trees, self.pieces, self.needs = [], [], [], {}, set()
         known = {
             name: found
             for name, value in new.items()
@@ -201,21 +217,6 @@ class PlannedCheckpoint:
         if is_main:
             self.record.delta = channel
             self.open_slots.append(OpenSlot(channel, said.more, None, said.base, is_said=True))
-
-    def _inherit(self, new_versions: Mapping[str, Any]) -> dict[str, Slot]:
-        """What the parent has of channels that did not change."""
-        parent, record = self.parent, self.record
-        if parent is None:
-            return {}
-        before, slots = dict(zip(parent.channels, parent.versions, strict=True)), parent.slots
-        known: dict[str, Slot] = {}
-        for name, version in zip(record.channels, record.versions, strict=True):
-            if name not in new_versions and version is not None and before.get(name) == version:
-                slot = slots.get(name)
-                if slot is not None:
-                    record.slots[name] = slot
-                known[name] = NOTHING if slot is None else slot
-        return known
 
     def _take_list(
         self, channel: str, messages: list[BaseMessage], known: Recognised, branch: str | None, *, is_main: bool
@@ -321,35 +322,31 @@ class PlannedCheckpoint:
         Raises:
             StalePlanError: What is known is of a session that is gone, or of before texts were overwritten or rewound.
         """
-        hidden, known_of = rewound(session), self.thread and (self.thread.skey, self.thread.as_of)
+        hidden, thread = rewound(session), self.thread
+        is_of_another = thread is not None and (thread.skey != session.skey or thread.as_of != blanked_at(session))
         # An earlier revision than those that were asked for may be the one in force.
-        if (self.since and hidden.ranges) or known_of not in (None, (session.skey, blanked_at(session))):
+        if is_of_another or (self.since and hidden.ranges):
             raise StalePlanError
-        fresh, edits, taken_over = self._placed(session, related, hidden) if self.incoming else ([], [], set[int]())
-        self._fill_slots()
+        fresh: tuple[EventRow, ...] = ()
+        edits: tuple[Edit, ...] = ()
+        writes: Sequence[WriteRow] = ()
+        rooted, parent, unneeded = NO_SEQS, None, _NO_NAMES
+        if self.open_slots or self.incoming:
+            fresh, edits, rooted = self._placed(session, related, hidden)
         encoded, values = encode_record(self.record)
-        if hidden.ranges and self.thread is not None and self._repeats_rewound(session, encoded):
+        if hidden.ranges and thread is not None and self._repeats_rewound(session, encoded):
             raise StalePlanError
-        rooted = SeqSet.of(taken_over) | self._newly_rooted() if self.open_slots or taken_over else NO_SEQS
-        if rooted.ranges and fresh:
-            rooted = rooted - SeqSet.of(row.seq for row in fresh)
-        parent = self._adopt() if self.incoming else None
-        writes, unneeded = self._stored(staged) if staged else ((), frozenset[bytes]())
-        return PutDecision(
-            row=encoded,
-            fresh=tuple(fresh),
-            edits=tuple(edits),
-            rooted=rooted,
-            values=(*values, *self.pieces.values()),
-            needs=tuple(sorted(self.needs)) if self.needs else (),
-            writes=tuple(writes),
-            parent=parent,
-            unneeded=unneeded,
-        )
+        if self.incoming:
+            parent = self._adopt()
+        if staged:
+            writes, unneeded = self._stored(staged)
+        stored = (*values, *self.pieces.values()) if self.pieces else tuple(values)
+        needs = tuple(sorted(self.needs)) if self.needs else ()
+        return _tuple(PutDecision, (encoded, fresh, edits, rooted, stored, needs, tuple(writes), parent, unneeded))
 
     def _placed(
         self, session: SessionRow, related: Sequence[EventRow], hidden: SeqSet
-    ) -> tuple[list[EventRow], list[Edit], set[int]]:
+    ) -> tuple[tuple[EventRow, ...], tuple[Edit, ...], SeqSet]:
         """The new events, which of them replace another, and which of those stored the root list takes over."""
         known: dict[str, list[EventRow]] = {}
         for row in related:
@@ -376,7 +373,11 @@ class PlannedCheckpoint:
         self.revised = {ident for ident, rows in known.items() if len(rows) > 1}
         if taken_over:
             fresh = [row._replace(flags=row.flags | r.ROOTED) if row.seq in taken_over else row for row in fresh]
-        return fresh, edits, taken_over
+        self._fill_slots()
+        rooted = SeqSet.of(taken_over) | self._newly_rooted()
+        if rooted.ranges and fresh:
+            rooted = rooted - SeqSet.of(row.seq for row in fresh)
+        return tuple(fresh), tuple(edits), rooted
 
     def _repeats_rewound(self, session: SessionRow, row: CheckpointRow) -> bool:
         """Whether it says again what was rewound, which is said anew. What goes on from there is taken back with it."""
@@ -427,9 +428,11 @@ class PlannedCheckpoint:
 
     def _stored(self, staged: Sequence[WriteRow]) -> tuple[Sequence[WriteRow], frozenset[bytes]]:
         """Writes without bodies, and pieces that these do not need. Those that another process staged keep bodies."""
-        rewritten = {write.row: row for write, row in self.adopted}
-        rows = [rewritten.get(row, row) for row in merge_writes(staged)]
-        return told_by_values(rows, self.pending, self.record.slots, self.trees) if self.trees else (rows, frozenset())
+        rows = merge_writes(staged)
+        if self.adopted:
+            rewritten = {write.row: row for write, row in self.adopted}
+            rows = [rewritten.get(row, row) for row in rows]
+        return told_by_values(rows, self.pending, self.record.slots, self.trees) if self.trees else (rows, _NO_NAMES)
 
     def _refer(self, value: Any, by_ident: Mapping[str, Sequence[Incoming]], texts: Mapping[str, int]) -> Slot | None:
         if type(value) in SCALARS:

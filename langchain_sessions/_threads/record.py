@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import ormsgpack
@@ -20,21 +21,23 @@ from langchain_sessions._core.checkpoints import (
     shortened,
     squeezed,
 )
-from langchain_sessions._core.edge import check_id, from_micros, to_micros
+from langchain_sessions._core.edge import check_id, from_micros, to_micros, uuid_bytes
 from langchain_sessions._core.packed_names import MOST_NAMES, packed_names
 from langchain_sessions._core.piece_rows import LONGEST, Seal, value_digest
 from langchain_sessions._core.pieces import LIMIT, Cut, Tree, cut
-from langchain_sessions._core.ranges import SeqSet, encode_ranges
+from langchain_sessions._core.ranges import NO_SEQS, encode_ranges
 from langchain_sessions._threads.forms import PLAIN_TAG, STRICT, WITH_TAGS, RefusedValueError, UnstorableError
 from langchain_sessions._threads.split import brief_skeleton, may_be_private, without_private_calls
 from langchain_sessions._threads.turned import TURNED, turned
 from langchain_sessions.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Mapping
 
     from langchain_sessions._threads.cache import ThreadCache
     from langchain_sessions._threads.forms import ValueForms
+
+    Values = Mapping[str, Any]
 
 # A body that says another number was written by a later release, and is refused rather than guessed at.
 # Of 1 to 3, versions and times are spelled out; 3 and 5 hold their names.
@@ -232,9 +235,10 @@ class Record:
         """The channel whose stored list is the conversation: `messages`, else the only list of messages."""
         if self.delta is not None:
             return None
-        if (slot := self.slots.get("messages")) is not None and slot.kind == RUNS:
-            return "messages"
-        lists = [name for name, slot in self.slots.items() if slot.kind == RUNS and not name.startswith("__")]
+        lists = [name for name, slot in self.slots.items() if slot.kind == RUNS]
+        if not lists or "messages" in lists:
+            return "messages" if lists else None
+        lists = [name for name in lists if not name.startswith("__")]
         return lists[0] if len(lists) == 1 else None
 
     @property
@@ -247,8 +251,17 @@ class Record:
         return self.versions[self.channels.index(channel)] if channel in self.channels else None
 
 
-def record_of(ns: int, checkpoint: Mapping[str, Any], parent: str | None, metadata: Any, forms: ValueForms) -> Record:
+def checked_id(name: Any, field: str) -> str:
+    """`check_id` of what most often is a UUID, which is looked at once for all that ask for its bytes."""
+    return name if type(name) is str and uuid_bytes(name) is not None else check_id(name, field)
+
+
+def record_of(  # noqa: PLR0917 - what a checkpoint says, and what is known
+    ns: int, checkpoint: Values, parent: str | None, metadata: Any, forms: ValueForms, shapes: Collection[int]
+) -> Record:
     """What of a checkpoint does not need the log.
+
+    It keeps its names where it has none of the `shapes` that are known of its thread: one of one turn stores no others.
 
     Raises:
         InvalidInputError: An id or a version cannot be stored.
@@ -257,41 +270,31 @@ def record_of(ns: int, checkpoint: Mapping[str, Any], parent: str | None, metada
     rest = {} if is_usual else {key: value for key, value in checkpoint.items() if key not in _STANDARD}
     # Older releases of LangGraph do not write it, and None means something else.
     told = checkpoint.get("updated_channels", False)
-    updated = told if told in (None, False) else tuple(told)
+    updated = told if told is None or told is False else tuple(told)
     versions: Mapping[str, Any] = checkpoint["channel_versions"]
     # A checkpoint made by hand may hold values of channels without a version; the graph's own never does.
     if not versions.keys() >= checkpoint["channel_values"].keys():
         versions = {**versions, **{name: None for name in checkpoint["channel_values"] if name not in versions}}
     seen = tuple([(node, tuple(seen.items())) for node, seen in checkpoint["versions_seen"].items()])
     run_id = metadata.get("run_id")
-    return Record(
-        ns=ns,
-        cid=check_id(checkpoint["id"], "checkpoint_id"),
-        parent=None if parent is None else check_id(parent, "checkpoint_id"),
-        run_id=check_id(str(run_id), "run_id") if run_id else None,
-        v=checkpoint["v"],
-        ts=checkpoint["ts"],
-        channels=tuple(versions),
-        versions=tuple(versions.values()),
-        seen=seen,
-        updated=updated,
-        rest=dump_slot(rest, forms, "checkpoint") if rest else None,
-        metadata=dump_slot(metadata, forms, "metadata"),
-        shape=_shape(versions, checkpoint["versions_seen"], updated),
-    )
-
-
-def _shape(channels: Iterable[str], seen: Mapping[str, Iterable[str]], updated: Any) -> tuple[int, bytes]:
-    body = ormsgpack.packb([[*channels], [(node, [*names]) for node, names in seen.items()], updated])
+    cid = checked_id(checkpoint["id"], "checkpoint_id")
+    came_from = None if parent is None else checked_id(parent, "checkpoint_id")
+    run = check_id(str(run_id), "run_id") if run_id else None
+    more = dump_slot(rest, forms, "checkpoint") if rest else None
+    told_by = dump_slot(metadata, forms, "metadata")
     # Hundreds of checkpoints of a thread differ in no name, so these are stored once and named by their digest.
-    return short_digest(body) or 1, body
-
-
-def with_own_names(record: Record, known: Collection[int]) -> Record:
-    """Have a record keep its names where none of the thread's is known to: a thread of one turn stores no others."""
-    digest, names = record.shape
-    record.keeps_names = digest not in known and len(names) <= MOST_NAMES
+    triggers = [(node, [*names]) for node, names in checkpoint["versions_seen"].items()]
+    digest, names = shape = _named(ormsgpack.packb([[*versions], triggers, updated]))
+    held = tuple(versions), tuple(versions.values()), seen, updated, more, told_by, shape
+    record = Record(ns, cid, came_from, run, checkpoint["v"], checkpoint["ts"], *held)
+    record.keeps_names = digest not in shapes and len(names) <= MOST_NAMES
     return record
+
+
+@lru_cache(256)
+def _named(names: bytes) -> tuple[int, bytes]:
+    """Names behind their digest."""
+    return short_digest(names) or 1, names
 
 
 @dataclass(slots=True)
@@ -356,16 +359,15 @@ def encode_record(record: Record, start: Slot | None = None) -> tuple[Checkpoint
     main, slots = record.main, record.slots if start is None else {**record.slots, "__start__": start}
     values: list[ValueRow] = []
     outside: list[bytes] = []
-    others = SeqSet()
+    others = NO_SEQS
     packed: list[Any] = []
     for channel in record.channels:
-        slot = slots.get(channel)
-        if slot is None:
-            packed.append(EMPTY)
-            continue
-        kind, refs, data, _ = slot
+        kind, refs, data, _ = slot = slots.get(channel, NOTHING)
         if kind == PLAIN and data is not None and len(data) <= INLINE_LIMIT and refs is None:
             packed.append(data)  # most values are small, and mention nothing
+            continue
+        if kind in (EMPTY, NULL):
+            packed.append(kind)
             continue
         if data is not None and _is_large(channel, slot):
             values.append(ValueRow(value_digest(data), data))
@@ -376,11 +378,14 @@ def encode_record(record: Record, start: Slot | None = None) -> tuple[Checkpoint
             others = others | seq_set(refs)
         packed.append(_pack_slot(slot, is_main=channel == main))
     metadata = _pack_slot(record.metadata, is_main=False)
+    versions = [*record.versions]
+    for _, names in record.seen:
+        versions += [version for _, version in names]
     body = [
         WITH_NAMES if record.keeps_names else FORMAT,
         record.v,
         brief_time(_pack_time(record.ts), record.cid),
-        brief_versions([*record.versions, *[version for _, seen in record.seen for _, version in seen]]),
+        brief_versions(versions),
         packed,
         shortened(metadata) if type(metadata) is bytes else metadata,
         None if record.rest is None else _pack_slot(record.rest, is_main=False),
@@ -394,7 +399,8 @@ def encode_record(record: Record, start: Slot | None = None) -> tuple[Checkpoint
     data = squeezed(_packed(body))
     shape = NAMES_WITHIN if record.keeps_names else record.shape[0]
     at = (record.ns, record.cid, record.parent, record.run_id, shape, runs)
-    return CheckpointRow(*at, encode_ranges(others) if others.ranges else None, b"".join(outside) or None, data), values
+    mentioned = encode_ranges(others) if others.ranges else None
+    return _tuple(CheckpointRow, (*at, mentioned, b"".join(outside) or None, data)), values
 
 
 def _packed(body: list[Any]) -> bytes:

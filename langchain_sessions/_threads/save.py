@@ -14,9 +14,8 @@ from langgraph.checkpoint.serde.types import ERROR
 
 from langchain_sessions._chat.address import config_of, namespace_digest
 from langchain_sessions._core.checkpoints import NAMES_WITHIN, ROOT, rewound
-from langchain_sessions._core.edge import check_id
-from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.locks import empty_in_child, new_lock
+from langchain_sessions._core.packed_texts import NOTHING_PACKED
 from langchain_sessions._core.ranges import encode_ranges
 from langchain_sessions._core.rows import ROOTED
 from langchain_sessions._core.twins import finish
@@ -24,7 +23,7 @@ from langchain_sessions._log.log import after_append, thread_draft
 from langchain_sessions._threads.given import COUNTERS, in_order
 from langchain_sessions._threads.pending import PendingWrite
 from langchain_sessions._threads.plan import START, PlannedCheckpoint
-from langchain_sessions._threads.record import SCALARS, Cutter, Given, dump_slot, lighten, record_of, with_own_names
+from langchain_sessions._threads.record import SCALARS, Cutter, Given, checked_id, dump_slot, lighten, record_of
 from langchain_sessions._threads.split import apart, plain_bytes
 from langchain_sessions.errors import StalePlanError
 from langchain_sessions.stores._threads import PutPlan, PutResult, WritesPlan
@@ -38,17 +37,22 @@ if TYPE_CHECKING:
     from langchain_sessions._chat.address import ThreadConfig
     from langchain_sessions._core.checkpoints import WriteRow
     from langchain_sessions._core.event_encoding import EventEncoder
+    from langchain_sessions._core.flow import Flow
+    from langchain_sessions._core.rows import EventRow
     from langchain_sessions._threads.cache import ThreadCache
     from langchain_sessions._threads.forms import ValueForms
     from langchain_sessions._threads.load import CheckpointLoader
     from langchain_sessions._threads.record import Record
     from langchain_sessions.stores._threads import PlanOutcome, ThreadPlan, ThreadStore
+    from langchain_sessions.stores._values import SessionDraft
 
 _MAX_PENDING = 256
 _NOTHING_WRITTEN: tuple[Sequence[PendingWrite], bool] = (), False
 _PATIENCE, _ALONE, _PASSED = 0.003, 0.02, 7
 """Seconds, and how often others go first. A flush takes as long, and a checkpoint follows its last writes sooner; of
 one task, which a busy machine holds up, not much later. Nobody waits for it; many wait for each other's threads."""
+# The constructor of a named tuple takes twice as long, by names three times.
+_tuple = tuple.__new__
 
 
 class CheckpointWriter:
@@ -77,14 +81,15 @@ class CheckpointWriter:
         strict: bool,
     ) -> Flow[RunnableConfig]:
         """Store a checkpoint that came from the one which the config names; the config of the new one."""
-        ns, parent, is_again = namespace_digest(at.namespace), at.checkpoint_id, False
+        ns, parent, is_again = namespace_digest(at.namespace) if at.namespace else ROOT, at.checkpoint_id, False
         thread = self._cache.known(at.log.app, at.session_id)
         # Without the parent nothing could be inherited, and every value would be stored again.
         if parent is not None and (thread is None or (ns, parent) not in thread.records):
             thread = yield from self._loader.load_parent(at)
         while True:
-            record = record_of(ns, checkpoint, parent, metadata, self._forms)
-            planned = self._planned(at, record, thread)
+            record = record_of(ns, checkpoint, parent, metadata, self._forms, () if thread is None else thread.shapes)
+            draft = thread_draft(at.log, at.key, anew=ns == ROOT and parent is None)
+            planned = self._planned(at, record, thread, draft.now)
             written = None
             if COUNTERS in metadata and parent is not None:
                 written = in_order(planned.pending)
@@ -92,10 +97,11 @@ class CheckpointWriter:
                     # Some of it may have been written by a process that is gone.
                     written = yield from self._loader.writes_of(at)
             planned.take(checkpoint["channel_values"], new_versions, written)
-            plan = self._plan(at, planned, strict=strict, is_fork=metadata.get("source") == "fork")
+            plan = self._plan(at, planned, draft, strict=strict, is_fork=metadata.get("source") == "fork")
             after = partial(self._learn, at, planned, checkpoint["channel_values"].get(START))
             try:
-                done: PutResult = yield from ask(self._queue.submit, plan, after)
+                # As `ask` does, whose two functions each step would enter for each of its calls.
+                done: PutResult = yield self._queue.submit, (plan, after), {}
             except StalePlanError:
                 self._cache.forget(at.log.app, at.session_id)
                 thread = None if is_again or parent is None else (yield from self._loader.load_parent(at))
@@ -106,52 +112,39 @@ class CheckpointWriter:
                     yield from recall
                 return config_of(done.session, at.namespace, record.cid, at.said)
 
-    def _planned(self, at: ThreadConfig, record: Record, thread: ThreadCache | None) -> PlannedCheckpoint:
-        came_from = record.ns, record.parent or ""
-        return PlannedCheckpoint(
-            record=with_own_names(record, () if thread is None else thread.shapes),
-            namespace=at.namespace,
-            encoder=self._encoder,
-            cutter=Cutter(self._forms, None if thread is None else thread.seal),
-            thread=thread,
-            parent=thread.records.get(came_from) if thread else None,
-            pending=self._steps.get((at.session_id, at.namespace, record.parent or ""), _NOTHING_WRITTEN)[0],
-            parent_start=thread.starts.get(came_from) if thread else None,
-            now=at.log.now(),
-        )
+    def _planned(self, at: ThreadConfig, record: Record, thread: ThreadCache | None, now: int) -> PlannedCheckpoint:
+        pending, _ = self._steps.get((at.session_id, at.namespace, record.parent or ""), _NOTHING_WRITTEN)
+        parent = start = seal = None
+        if thread is not None:
+            came_from = record.ns, record.parent or ""
+            parent, start, seal = thread.records.get(came_from), thread.starts.get(came_from), thread.seal
+        cutter = Cutter(self._forms, seal)
+        return PlannedCheckpoint(record, at.namespace, self._encoder, cutter, thread, parent, pending, start, now)
 
-    def _plan(self, at: ThreadConfig, planned: PlannedCheckpoint, *, strict: bool, is_fork: bool) -> PutPlan:
-        record, thread, key = planned.record, planned.thread, at.key
+    def _plan(
+        self, at: ThreadConfig, planned: PlannedCheckpoint, draft: SessionDraft, *, strict: bool, is_fork: bool
+    ) -> PutPlan:
+        record, thread = planned.record, planned.thread
         shape, names = (NAMES_WITHIN, b"") if record.keeps_names else record.shape
-        is_named = thread is not None and {shape, record.ns} - {ROOT, NAMES_WITHIN} <= thread.named
-        known_to, planned.since = planned.known_to, planned.known_since()
-        return PutPlan(
-            key=key,
-            draft=thread_draft(at.log, key, anew=record.ns == ROOT and record.parent is None),
-            ns=record.ns,
-            ns_name=at.namespace,
-            cid=record.cid,
-            parent=record.parent,
-            is_fork=is_fork,
-            shape=shape,
-            shape_body=names,
-            idents=planned.idents,
-            decide=planned.decide,
-            since=planned.since,
-            known_to=min(known_to, planned.known_to),  # another thread may take messages in meanwhile, or see a rewind
-            strict=strict,
-            named_in=thread.skey if thread is not None and is_named else None,
-            said=[item.row for item in planned.incoming],
-        )
+        named_in, known_to, seen_as = None, 0, None if thread is None else thread.skey
+        said: Sequence[EventRow] = ()
+        if thread is not None and (record.ns == ROOT or record.ns in thread.named):
+            named_in = seen_as if shape == NAMES_WITHIN or shape in thread.named else None
+        if planned.incoming:
+            known_to, planned.since = planned.known_to, planned.known_since()
+            said = [item.row for item in planned.incoming]
+            known_to = min(known_to, planned.known_to)  # another thread may take messages in meanwhile, or see a rewind
+        place = record.ns, at.namespace, record.cid, record.parent, is_fork, shape, names
+        what = planned.idents, planned.decide, planned.since or {}, known_to, strict
+        return _tuple(PutPlan, (at.key, draft, *place, *what, named_in, seen_as, said, NOTHING_PACKED))
 
     def _learn(self, at: ThreadConfig, planned: PlannedCheckpoint, start: Any, result: PutResult) -> None:
         """Remember what was committed."""
         record = planned.record
         thread = self._cache.thread(result.session)
-        decision = result.decision
         if planned.incoming:
-            thread.add([*planned.related, *decision.fresh], planned.revised)
-        for seq in decision.rooted if decision.rooted.ranges else ():
+            thread.add([*planned.related, *result.decision.fresh], planned.revised)
+        for seq in result.decision.rooted if result.decision.rooted.ranges else ():
             if seq in thread.rows:
                 thread.rows[seq] = thread.row(seq)._replace(flags=thread.row(seq).flags | ROOTED)
         shape, names = record.shape
@@ -181,14 +174,15 @@ class CheckpointWriter:
         self, at: ThreadConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str, *, durable: bool
     ) -> Flow[None]:
         """Store what a task wrote, beside the checkpoint that it ran on."""
-        cid = check_id(at.checkpoint_id, "checkpoint_id")
-        task = check_id(task_id, "task_id")
+        cid = checked_id(at.checkpoint_id, "checkpoint_id")
+        task = checked_id(task_id, "task_id")
         thread = self._cache.known(at.log.app, at.session_id)
+        ns = namespace_digest(at.namespace) if at.namespace else ROOT
         while True:
-            ns = namespace_digest(at.namespace)
-            parent = thread.records.get((ns, cid)) if thread is not None else None
-            cutter = Cutter(self._forms, None if thread is None else thread.seal)
-            given = Given(ns, task, task_path, thread, parent, cutter)
+            parent = seal = None
+            if thread is not None:
+                parent, seal = thread.records.get((ns, cid)), thread.seal
+            given = Given(ns, task, task_path, thread, parent, Cutter(self._forms, seal))
             pending = [
                 # LangGraph's own channels have places below zero, where a later write replaces an earlier one.
                 self._pending_write(given, WRITES_IDX_MAP.get(channel, number), channel, value)
@@ -198,7 +192,7 @@ class CheckpointWriter:
             # Before it is committed: the next checkpoint may be planned while this waits for its turn.
             self._expect(at, cid, pending)
             try:
-                yield from ask(self._queue.submit, plan, given.learn)
+                yield self._queue.submit, (plan, given.learn), {}
             except StalePlanError:
                 self._cache.forget(at.log.app, at.session_id)
                 thread = None
@@ -226,27 +220,18 @@ class CheckpointWriter:
         self, at: ThreadConfig, cid: str, given: Given, pending: Sequence[PendingWrite], *, durable: bool
     ) -> WritesPlan:
         ns, thread = given.ns, given.thread
-        is_regular = all(write.row.idx >= 0 for write in pending)  # errors and interrupts end a step
+        is_regular = min([write.row.idx for write in pending], default=0) >= 0  # errors and interrupts end a step
 
         def rows(skey: int) -> Sequence[WriteRow]:
             if thread is not None and thread.skey != skey:
                 raise StalePlanError
             return [write.row for write in pending]
 
-        key = at.key
-        return WritesPlan(
-            key=key,
-            draft=thread_draft(at.log, key, anew=False),
-            ns=ns,
-            ns_name=at.namespace,
-            cid=cid,
-            rows=rows,
-            is_regular=is_regular,
-            may_lag=is_regular and not durable,
-            named_in=thread.skey if thread is not None and (ns == ROOT or ns in thread.named) else None,
-            values=tuple(given.pieces.values()),
-            needs=tuple(sorted(given.needs)) if given.needs else (),
-        )
+        named_in = thread.skey if thread is not None and (ns == ROOT or ns in thread.named) else None
+        values = tuple(given.pieces.values()) if given.pieces else ()
+        needs = tuple(sorted(given.needs)) if given.needs else ()
+        place = at.key, thread_draft(at.log, at.key, anew=False), ns, at.namespace, cid
+        return _tuple(WritesPlan, (*place, rows, named_in, values, needs, is_regular, is_regular and not durable))
 
     def _expect(self, at: ThreadConfig, cid: str, pending: Sequence[PendingWrite], *, is_begun: bool = False) -> None:
         """Remember writes until the next checkpoint takes their messages over. Tasks of one step come at once."""
@@ -264,19 +249,24 @@ class _Call:
     """One caller's work and what became of it: patient while a checkpoint may follow, which takes it along.
 
     `after` runs once it is committed, before anybody else's turn; a thread that is patient waits for `told`. `takes`
-    says whose writes a checkpoint takes over.
+    says whose writes a checkpoint takes over, `place` whose writes they are.
     """
+
+    takes: tuple[int, str | None] | None = None
+    place: tuple[int, str] | None = None
+    told: threading.Lock | None = None
+    result: PutResult | BaseException | None = None
+    is_done = is_patient = False
+    passed = 0
 
     def __init__(self, plan: ThreadPlan, after: Callable[[Any], None]) -> None:
         self.plan, self.after = plan, after
-        self.is_done, self.passed = False, 0
-        self.result: PutResult | BaseException | None = None
-        self.is_patient = isinstance(plan, WritesPlan) and plan.is_regular
-        self.takes = None if isinstance(plan, WritesPlan) else (plan.ns, plan.parent)
-        self.told: threading.Lock | None = None
-        if self.is_patient:
-            self.told = threading.Lock()
-            self.told.acquire()
+        if isinstance(plan, PutPlan):
+            self.takes = (plan.ns, plan.parent)
+        elif plan.is_regular:
+            self.is_patient, self.place = True, (plan.ns, plan.cid)
+            self.told = told = threading.Lock()
+            told.acquire()
 
     def tell(self) -> None:
         """Wake who waits for it."""
@@ -311,17 +301,18 @@ class _Line(Generic[Turn, Company]):
     def take(self) -> list[_Call]:
         """What is committed next: writes, then the checkpoints, which take over what their parents' writes hold."""
         batch, self.waiting = self.waiting, []
-        if len(batch) == 1:
+        puts = [call for call in batch if call.takes is not None]
+        if not puts or len(batch) == 1:
             return batch
-        taking = {call.takes: call for call in batch if call.takes is not None}
-        if not taking:
-            return batch
-        writes, puts = list[_Call](), list[_Call]()
+        taken = [call.takes for call in puts]
+        writes: list[_Call] = []
         for call in batch:
             # Without the checkpoint that takes them over writes would be written twice, staged and then for good: it
             # is one of the next.
-            is_early = call.is_patient and (call.plan.ns, call.plan.cid) not in taking
-            (self.waiting if is_early and call.goes_later() else writes if call.takes is None else puts).append(call)
+            if call.is_patient and call.place not in taken and call.goes_later():
+                self.waiting.append(call)
+            elif call.takes is None:
+                writes.append(call)
         return writes + puts
 
     def give_back(self, batch: Sequence[_Call], torn: _Call) -> None:
@@ -353,8 +344,7 @@ class CommitQueue:
 
     def submit(self, plan: ThreadPlan, after: Callable[[Any], None]) -> Any:
         """Write what was planned; returns when it is committed."""
-        name = (plan.key.app, plan.key.id)
-        call = _Call(plan, after)
+        name, call = plan.key[:2], _Call(plan, after)
         with self._guard:
             line = self._lines.get(name)
             if line is None:
@@ -398,7 +388,7 @@ class CommitQueue:
         return await finish(self._asubmit(plan, after))
 
     async def _asubmit(self, plan: ThreadPlan, after: Callable[[Any], None]) -> Any:
-        name = (plan.key.app, plan.key.id)
+        name = plan.key[:2]
         lines = self._async_lines.setdefault(asyncio.get_running_loop(), {})
         line = lines.get(name)
         if line is None:

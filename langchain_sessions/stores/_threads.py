@@ -93,6 +93,7 @@ class PutPlan(NamedTuple):
         decide: Decides positions; see `Decide`. May raise `StalePlanError`.
         strict: Refuse it where the head is not its parent.
         named_in: The key of the session that has both names already; elsewhere they are stored.
+        seen_as: The key that the session had when it was seen last, by which it is found sooner if it still has that.
         said: New messages as they are before they have positions. Long ones a store may pack before it locks anything.
         packed: What it packed of them; it is the store's own.
     """
@@ -112,6 +113,7 @@ class PutPlan(NamedTuple):
     known_to: int = 0
     strict: bool = False
     named_in: int | None = None
+    seen_as: int | None = None
     said: Sequence[EventRow] = ()
     packed: Packed = NOTHING_PACKED
 

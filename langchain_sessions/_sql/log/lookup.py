@@ -26,7 +26,8 @@ from sqlalchemy import (
 )
 
 from langchain_sessions._core import rows as r
-from langchain_sessions._core.checkpoints import StagedWrites, WriteRow, mentioned_in, pack_writes, unpack_staged
+from langchain_sessions._core.checkpoints import StagedWrites, WriteRow, in_bodies, mentioned_in, unpack_staged
+from langchain_sessions._core.edge import packed_id
 from langchain_sessions._core.ledger import LogView, marks_of, open_invocations, view_of
 from langchain_sessions._core.message_types import FIRST_RECORD
 from langchain_sessions._core.packed_texts import NOTHING_PACKED, PACKED_FROM, Packed, packed_form
@@ -419,13 +420,21 @@ def staged_in(answer: Later) -> list[StagedWrites]:
     return [unpack_staged(n, body) for n, body in answer.rows] if answer.rows else []
 
 
-def insert_writes(tx: Transaction, skey: int, ns: int, cid: bytes, writes: Sequence[WriteRow]) -> None:
+def insert_writes(tx: Transaction, skey: int, ns: int, cid: str, writes: Sequence[WriteRow]) -> None:
     """Store writes of a checkpoint for good: in its row where both are small, else behind those that it has."""
-    refs, body = mentioned_in(writes), pack_writes(writes)
-    room = _ROOM[tx.flavour] - len(body)
-    named = {"k_skey": skey, "w_ns": ns, "w_cid": tx.blob(cid), "w_refs": refs, "w_body": tx.blob(body)}
-    values = {**named, "w_room": room}
+    place = {"k_skey": skey, "w_ns": ns, "w_cid": tx.blob(packed_id(cid))}
+    for some, body in in_bodies(writes):
+        _insert_body(tx, place, some, body)
+
+
+def _insert_body(tx: Transaction, place: Values, writes: Sequence[WriteRow], body: bytes) -> None:
     t, s = tx.tables.threads, tx.tables.sessions
+    room = _ROOM[tx.flavour] - len(body)
+    values = {**place, "w_body": tx.blob(body), "w_room": room}
+    is_told = not tx.pipelines and tx.flavour != "postgresql"  # whether the first sufficed
+    if room > 0 and is_told and tx.run(tx.prepare("writes within", writes_within, t), values):
+        return
+    values["w_refs"] = mentioned_in(writes)
     if room > 0 and tx.flavour == "postgresql":
         # Both in one statement.
         tx.later(tx.prepare("writes", lambda: inserting_writes(t, s, before=writes_within(t))), values)
@@ -433,7 +442,7 @@ def insert_writes(tx: Transaction, skey: int, ns: int, cid: bytes, writes: Seque
         # Nothing is waited for: the first finds out by itself whether the second will do it.
         tx.later(tx.prepare("writes behind", lambda: inserting_writes(t, s, unless=room_within(t))), values)
         tx.later(tx.prepare("writes within", writes_within, t), values)
-    elif room <= 0 or not tx.run(tx.prepare("writes within", writes_within, t), values):
+    else:
         tx.later(tx.prepare("insert writes", lambda: inserting_writes(t, s)), values)
 
 

@@ -263,7 +263,7 @@ def store_staged(tx: Transaction, skey: int, key: SessionKey) -> None:
     tx.flush()
     found = staged_in(answer)
     for item in found:
-        insert_writes(tx, skey, item.ns, packed_id(item.cid), item.writes)
+        insert_writes(tx, skey, item.ns, item.cid, item.writes)
     if found:
         t = tx.tables.threads.staged
         tx.change(sql_delete(t).where(t.c.skey == skey))

@@ -7,10 +7,11 @@ own.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, and_, delete, func, insert, literal_column, null, select, update
+from sqlalchemy import ColumnElement, and_, bindparam, delete, func, insert, literal_column, null, select, update
 
 from langchain_sessions._core.checkpoints import (
     WITHIN,
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy import CompoundSelect, Table
 
+    from langchain_sessions._core.checkpoints import CheckpointRow
+    from langchain_sessions._sql.driver.transaction import Later
     from langchain_sessions.stores._threads import ThreadPlan
 
 _KEY = ("ns", "cid", "cut", "part")
@@ -74,6 +77,21 @@ def stage_writes(tx: Transaction, skey: int, plan: WritesPlan, rows: Sequence[Wr
     tx.later(statement, {"k_skey": skey, "s_body": pack_staged(plan.ns, plan.cid, rows)})
 
 
+@dataclass(slots=True)
+class Unseen:
+    """What became of writes that were sent without a look at their session, known once the transaction is over."""
+
+    sent_to: int | None = None
+    """The session key that they were sent for."""
+    session: Later | None = None
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether they are stored."""
+        # Deleted and made again, a session has another key: what was sent for the old one found nothing to write to.
+        return self.session is not None and self.session.row is not None and self.session.row[0] == self.sent_to
+
+
 def stage_unseen(tx: Transaction, skey: int, plan: WritesPlan, rows: Sequence[WriteRow]) -> None:
     """Stage them if the session of the plan's key has a certain session key, which is locked meanwhile."""
     s, shape = tx.tables.sessions.c, owner_shape(plan.key.owner)
@@ -94,6 +112,23 @@ def _staging(tx: Transaction, *where: ColumnElement[bool]) -> Any:
     columns: list[Any] = [tx.tables.sessions.c.skey, place, param("s_body", t.c.body.type)]
     source: Any = select(*columns)
     return upsert(tx, t, source.where(*where), ("skey", "n"), {"body": lambda new: new.body})
+
+
+# -- taken over -------------------------------------------------------------------------------------------
+
+
+def replace_start(tx: Transaction, skey: int, parent: CheckpointRow) -> None:
+    """Replace the bodies of a graph's input by positions, now that the log holds them."""
+    t = tx.tables.threads.checkpoints
+
+    def build() -> Any:
+        key = [t.c[name] == bindparam(f"k_{name}") for name in ("skey", "ns", "cid")]
+        changes: dict[str, Any] = {name: bindparam(f"v_{name}") for name in ("others", "outside", "body")}
+        return update(t).where(and_(*key)).values(changes)
+
+    named = {"v_others": parent.others, "v_outside": parent.outside, "v_body": parent.body}
+    place = {"k_skey": skey, "k_ns": parent.ns, "k_cid": packed_id(parent.cid)}
+    tx.later(tx.prepare("replace start", build), {**place, **named})
 
 
 # -- stored for good ---------------------------------------------------------------------------------------

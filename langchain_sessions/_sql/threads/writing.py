@@ -5,11 +5,11 @@ Several calls for one thread share one; where that fails, each is written by its
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from sqlalchemy import Select, bindparam, null, select, update
+from sqlalchemy import Select, Table, Update, bindparam, null, select, update
 
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.checkpoints import (
@@ -17,7 +17,6 @@ from langchain_sessions._core.checkpoints import (
     ROOT,
     CheckpointRow,
     StagedWrites,
-    body_by_body,
     head_after,
     seq_set,
     stored_parent,
@@ -31,7 +30,7 @@ from langchain_sessions._core.ranges import decode_ranges, fold_ranges
 from langchain_sessions._core.rows import Counters, EventRow, SessionRow, moved, owner_shape, stored_row, tally
 from langchain_sessions._core.thread_effects import counted_after_put
 from langchain_sessions._sql.driver.failures import UniqueViolationError
-from langchain_sessions._sql.driver.transaction import call_passed_in
+from langchain_sessions._sql.driver.transaction import call_passed_in, param
 from langchain_sessions._sql.driver.transaction_kinds import TransactionKind
 from langchain_sessions._sql.log.by_position import load_light_at
 from langchain_sessions._sql.log.counting import add_counters
@@ -40,6 +39,7 @@ from langchain_sessions._sql.log.lookup import (
     ask_staged,
     insert_events,
     insert_writes,
+    key_criteria,
     key_values,
     locating,
     putting,
@@ -47,26 +47,30 @@ from langchain_sessions._sql.log.lookup import (
     session_row,
     set_session,
     staged_in,
-    update_rows,
 )
 from langchain_sessions._sql.log.revisions import ask_revisions, insert_revisions
 from langchain_sessions._sql.log.sessions import open_session
 from langchain_sessions._sql.log.views import load_unfinished_of
-from langchain_sessions._sql.threads.staging import stage_unseen, stage_writes, taken_together
+from langchain_sessions._sql.threads.staging import Unseen, replace_start, stage_unseen, stage_writes, taken_together
 from langchain_sessions._sql.threads.values import insert_values, require_values
 from langchain_sessions.errors import HeadConflictError, SessionEndedError, StoreUnavailableError
 from langchain_sessions.stores._threads import PlanOutcome, PutDecision, PutPlan, PutResult, ThreadPlan, WritesPlan
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Mapping, Sequence
+
+    from sqlalchemy import ColumnElement
 
     from langchain_sessions._core.checkpoints import ValueRow
+    from langchain_sessions._core.packed_texts import Packed
     from langchain_sessions._core.rows import SessionKey
     from langchain_sessions._sql.driver.transaction import Later, Transaction
     from langchain_sessions._sql.store import SqlStore
 
 
 _MAX_RACES = 20
+# The constructor of a named tuple takes twice as long.
+_tuple = tuple.__new__
 # To find a member of an enumeration takes longer than a call.
 _RELAXED, _APPEND = TransactionKind.RELAXED, TransactionKind.APPEND
 _MAX_STAGED = 16
@@ -94,8 +98,7 @@ def put_checkpoint(
     if session.ended_at is not None:
         raise SessionEndedError(session.id)
     # A checkpoint that is put again, as LangGraph does after a failure, is its own head already.
-    stale = session.head_id is not None and session.head_id not in (plan.parent, plan.cid)
-    if plan.strict and plan.ns == ROOT and stale and not plan.is_fork:
+    if plan.strict and plan.ns == ROOT and session.head_id not in (None, plan.parent, plan.cid) and not plan.is_fork:
         raise HeadConflictError(session.id, plan.parent, session.head_id or "")
     mine = [item for item in staged if _is_of_parent(plan, item)] if staged else []
     writes = [write for item in mine for write in item.writes] if mine else []
@@ -103,27 +106,44 @@ def put_checkpoint(
         writes += call_passed_in(item.rows, session.skey)
     # Decided under the lock, from what is stored now: asked again with the transaction, it may answer otherwise.
     decision = call_passed_in(plan.decide, session, relatives, writes)
-    needed = {*decision.row.digests, *decision.needs} if decision.row.outside or decision.needs else set[bytes]()
-    for item in arrived:
-        _store_values(tx, session, [value for value in item.values if value.digest not in decision.unneeded])
-        needed.update(item.needs)
-    # What another step stored may have been pruned since this saver saw it; a reference to nothing must not be written.
-    _need_values(tx, session, needed and needed - {value.digest for value in decision.values})
+    skey = session.skey
+    _bring_values(tx, skey, decision, arrived)
     if decision.parent is not None:
-        _replace_start(tx, session.skey, decision.parent)
+        replace_start(tx, skey, decision.parent)
     # Before anything is inserted, so that what they took is used again at once.
-    _store_writes(tx, session.skey, plan, decision, mine, staged)
+    if staged:
+        _clear_taken(tx, skey, mine, staged)
+    if decision.writes and plan.parent is not None:
+        insert_writes(tx, skey, plan.ns, plan.parent, decision.writes)
+    if decision.fresh or decision.rooted.ranges:
+        _store_events(tx, session, decision, plan.packed)
+    insert_checkpoint(tx, skey, decision.row)
+    if plan.named_in != skey:
+        name_things(tx, skey, (plan.ns, plan.ns_name), (plan.shape, plan.shape_body))
+    _store_values(tx, skey, decision.values)
+    return _tuple(PutResult, (_move(tx, session, plan, decision), decision))
+
+
+def _bring_values(tx: Transaction, skey: int, decision: PutDecision, arrived: Sequence[WritesPlan]) -> None:
+    """Store the pieces that writes bring, and assert that what is taken over is there."""
+    row, needs = decision.row, decision.needs
+    needed = [*row.digests, *needs] if row.outside or needs else []
+    for item in arrived:
+        if item.values or item.needs:
+            _store_values(tx, skey, [value for value in item.values if value.digest not in decision.unneeded])
+            needed += item.needs
+    # What another step stored may have been pruned since this saver saw it; a reference to nothing must not be written.
+    if needed and (wanted := {*needed}.difference([value.digest for value in decision.values])):
+        require_values(tx, skey, wanted)
+
+
+def _store_events(tx: Transaction, session: SessionRow, decision: PutDecision, packed: Packed) -> None:
     if decision.edits:
         insert_revisions(tx, session.skey, decision.fresh, decision.edits)
     elif decision.fresh:
-        insert_events(tx, session.skey, decision.fresh, plan.packed)
+        insert_events(tx, session.skey, decision.fresh, packed)
     if decision.rooted.ranges:
         root_events(tx, session, decision.rooted)
-    insert_checkpoint(tx, session.skey, decision.row)
-    if plan.named_in != session.skey:
-        name_things(tx, session.skey, (plan.ns, plan.ns_name), (plan.shape, plan.shape_body))
-    _store_values(tx, session, decision.values)
-    return PutResult(_move(tx, session, plan, decision), decision)
 
 
 def _is_of_parent(plan: PutPlan, item: StagedWrites | WritesPlan) -> bool:
@@ -145,7 +165,7 @@ def _look_up(
         located = _ask_session(tx, plan.key, plan.draft.now)
     elif session is None:
         # Where an answer is there at once, what cannot be there is not asked for.
-        session, waits = _locate(tx, plan.key, plan.draft.now)
+        session, waits = _locate(tx, plan)
         if session is None:
             return open_session(tx, plan.draft), [], []
     # Most often nobody wrote since the caller looked.
@@ -165,24 +185,20 @@ def _look_up(
     return session, found, staged_in(staged) if staged is not None else []
 
 
-def _store_writes(
-    tx: Transaction,
-    skey: int,
-    plan: PutPlan,
-    decision: PutDecision,
-    mine: Sequence[StagedWrites],
-    staged: Sequence[StagedWrites],
-) -> None:
-    """Store the parent's writes (`mine`) for good; also those of other checkpoints, where many wait."""
-    are_many = len(staged) - len(mine) > _MAX_STAGED
-    others = [item for item in staged if not _is_of_parent(plan, item)] if are_many else []
-    if mine or others:
-        clear_staged(tx, skey, [*mine, *others])
-    if decision.writes and plan.parent is not None:
-        for some in body_by_body(decision.writes):
-            insert_writes(tx, skey, plan.ns, packed_id(plan.parent), some)
+def _clear_taken(tx: Transaction, skey: int, mine: Sequence[StagedWrites], staged: Sequence[StagedWrites]) -> None:
+    """Empty the rows of the parent's writes (`mine`), and where many wait, those of others, which are then stored."""
+    others = [item for item in staged if item not in mine] if len(staged) - len(mine) > _MAX_STAGED else []
+    # They stand behind each other: hundreds of tasks of a step are one statement.
+    stretches = fold_ranges(sorted(item.n for item in (*mine, *others)))
+    gone = [{"k_skey": skey, "low": low, "high": high} for low, high in stretches]
+    tx.run_many(tx.prepare("clear staged", _clearing, tx.tables.threads.staged), gone)
     for item in others:
-        insert_writes(tx, skey, item.ns, packed_id(item.cid), item.writes)
+        insert_writes(tx, skey, item.ns, item.cid, item.writes)
+
+
+def _clearing(t: Table) -> Update:
+    here = (t.c.skey == bindparam("k_skey"), t.c.n.between(bindparam("low"), bindparam("high")))
+    return update(t).where(*here).values(body=null())
 
 
 def _ask_session(tx: Transaction, key: SessionKey, now: int) -> Later:
@@ -191,17 +207,38 @@ def _ask_session(tx: Transaction, key: SessionKey, now: int) -> Later:
     return tx.later(tx.prepare(("locate", shape, True), partial(locating, tx, shape, lock=True)), key_values(key, now))
 
 
-def _locate(tx: Transaction, key: SessionKey, now: int) -> tuple[SessionRow | None, bool]:
-    """The session of a key, in a file that is locked, and whether anything is staged in it."""
-    shape = owner_shape(key.owner)
-    found = tx.row(tx.prepare(("locate with staged", shape), _locating_with_staged, tx, shape), key_values(key, now))
-    return (None, False) if found is None else (session_row(found[:-1]), bool(found[-1]))
+_PUT_READS = ("skey", "user_id", *SessionRow._fields[9:19], *SessionRow._fields[20:])
+_UNREAD = (None, "{}", "{}", "{}", 0)
+"""The title, the metadata, the states and the time of its making: as those of a session that nobody said any of."""
+
+
+def _locate(tx: Transaction, plan: PutPlan) -> tuple[SessionRow | None, bool]:
+    """The session of a plan, in a file that is locked, and whether anything is staged in it.
+
+    What a checkpoint has nothing to do with is not read, such as its state: that may be long.
+    """
+    key, shape = plan.key, owner_shape(plan.key.owner)
+    values, found = key_values(key, plan.draft.now), None
+    if plan.seen_as is not None:
+        # By its key, which takes a third of what it does by its name.
+        values["k_skey"] = plan.seen_as
+        found = tx.row(tx.prepare(("locate again", shape), _locating_again, tx, shape), values)
+    if found is None:
+        found = tx.row(tx.prepare(("locate with staged", shape), _locating_with_staged, tx, shape), values)
+    if found is None:
+        return None, False
+    return session_row((found[0], key.app, key.id, found[1], *_UNREAD, *found[2:12], 0, *found[12:15])), bool(found[15])
+
+
+def _locating_again(tx: Transaction, shape: str) -> Select[Any]:
+    return _locating_with_staged(tx, shape).where(tx.tables.sessions.c.skey == param("k_skey"))
 
 
 def _locating_with_staged(tx: Transaction, shape: str) -> Select[Any]:
     t, s = tx.tables.threads.staged.c, tx.tables.sessions
     waits = select(t.n).where(t.skey == s.c.skey, t.body.is_not(None)).correlate(s).exists()
-    return locating(tx, shape, lock=False).add_columns(waits)
+    columns: list[ColumnElement[Any]] = [s.c[name] for name in _PUT_READS]
+    return select(*columns, waits).where(*key_criteria(tx.tables, shape))
 
 
 def _ask_relatives(tx: Transaction, plan: PutPlan, last_seq: int) -> list[Later]:
@@ -245,13 +282,6 @@ def name_things(tx: Transaction, skey: int, namespace: tuple[int, str], shape: t
         add_rows(tx, t.shapes, ("skey", "shape"), [shaped])
 
 
-def _replace_start(tx: Transaction, skey: int, parent: CheckpointRow) -> None:
-    """Replace the bodies of a graph's input by positions, now that the log holds them."""
-    place = {"skey": skey, "ns": parent.ns, "cid": packed_id(parent.cid)}
-    changes = {"others": parent.others, "outside": parent.outside, "body": parent.body}
-    update_rows(tx, tx.tables.threads.checkpoints, place, **changes)
-
-
 def _move(tx: Transaction, session: SessionRow, plan: PutPlan, decision: PutDecision) -> SessionRow:
     """Bring the session row up to date: positions, ledger, head and counters."""
     changes: dict[str, Any] = moved(session, len(decision.fresh), plan.draft.now)
@@ -261,29 +291,36 @@ def _move(tx: Transaction, session: SessionRow, plan: PutPlan, decision: PutDeci
             ledger = ledger.with_edit(edit)
         changes["ledger"] = ledger.encode()
     changes.update(head_after(session, decision.row))
-    moved_session = session._replace(**changes)
-    counted = _recounted(tx, session, moved_session, decision)
-    root = counted.pop(None, None)
-    if root is not None and any(root):
-        more: dict[str, Any] = {
-            "live_events": session.live_events + root.events,
-            "live_turns": session.live_turns + root.turns,
-            "live_tokens": session.live_tokens + root.tokens,
-        }
-        changes.update(more)
-        moved_session = moved_session._replace(**more)
+    moved_session = _changed(session, changes)
+    if decision.fresh or decision.rooted.ranges or decision.edits or "head_runs" in changes:
+        counted = _recounted(tx, session, moved_session, decision)
+        root = counted.pop(None, None)
+        if root is not None and any(root):
+            changes["live_events"] = session.live_events + root.events
+            changes["live_turns"] = session.live_turns + root.turns
+            changes["live_tokens"] = session.live_tokens + root.tokens
+            moved_session = _changed(session, changes)
+        if counted:
+            add_counters(tx, session, counted)
     set_session(tx, session.skey, **changes)
-    if counted:
-        add_counters(tx, session, counted)
     return moved_session
+
+
+def _changed(session: SessionRow, changes: Mapping[str, Any]) -> SessionRow:
+    """`_replace`, which asks for each of two dozen fields whether it is one of three."""
+    fields = [*session]
+    for name, value in changes.items():
+        fields[_PLACE[name]] = value
+    return _tuple(SessionRow, fields)
+
+
+_PLACE = {name: at for at, name in enumerate(SessionRow._fields)}
 
 
 def _recounted(
     tx: Transaction, before: SessionRow, after: SessionRow, decision: PutDecision
 ) -> dict[str | None, Counters]:
     """How the counters of each scope change. Only rows whose standing may change are looked at."""
-    if not (decision.fresh or decision.rooted.ranges or decision.edits or before.head_runs != after.head_runs):
-        return {}
     touched = touched_by_put(before, after, decision)
     # Of what is new one may take the place of another: a list may hold two messages of one id.
     if not touched and not decision.edits:
@@ -309,8 +346,9 @@ def put_writes(tx: Transaction, plan: WritesPlan, session: SessionRow | None = N
         draft = plan.draft._replace(anew=False)
         session = session_row(located.row) if located.row is not None else open_session(tx, draft)
     rows = call_passed_in(plan.rows, session.skey)
-    _need_values(tx, session, plan.needs)
-    _store_values(tx, session, plan.values)
+    if plan.needs:
+        require_values(tx, session.skey, plan.needs)
+    _store_values(tx, session.skey, plan.values)
     stage_writes(tx, session.skey, plan, rows)
     if plan.named_in != session.skey:
         name_things(tx, session.skey, (plan.ns, plan.ns_name))
@@ -322,22 +360,21 @@ def put_writes(tx: Transaction, plan: WritesPlan, session: SessionRow | None = N
 
 def commit_threads(store: SqlStore, plans: Sequence[ThreadPlan]) -> Flow[list[PlanOutcome]]:
     """Commit plans together; those that this did not write, each alone."""
-    if any(isinstance(plan, PutPlan) and r.bytes_of(plan.said) >= LARGE for plan in plans):
-        packed = yield from packed_ahead([row for plan in plans if isinstance(plan, PutPlan) for row in plan.said])
+    if (said := [row for plan in plans if isinstance(plan, PutPlan) for row in plan.said]) and r.bytes_of(
+        said
+    ) >= LARGE:
+        packed = yield from packed_ahead(said)
         plans = [plan._replace(packed=packed) if isinstance(plan, PutPlan) else plan for plan in plans]
-    written: Sequence[_Attempt | None] = ()
+    outcomes: list[Any] = [_UNWRITTEN] * len(plans)
     if len(plans) > 1:
-        try:
-            written = yield from ask(store.run, _kind(plans), run_plans, plans)
-        except Exception:
-            written = ()
-    outcomes: list[PlanOutcome] = []
-    for plan, attempt in zip(plans, written or [None] * len(plans), strict=True):
-        if attempt is not None and attempt.is_stored:
-            outcomes.append(attempt.result)
-        else:
+        with suppress(Exception):  # told below to whom it concerns
+            # As `ask` does, whose two functions each step would enter.
+            outcomes = yield store.run, (_kind(plans), run_plans, plans), {}
+    for at, outcome in enumerate(outcomes):
+        if type(outcome) is Unseen:
             # Alone, so that each call gets its own error and not that of the plan beside which it was sent.
-            outcomes.append((yield from _commit_alone(store, plan)))
+            is_stored = outcome is not _UNWRITTEN and outcome.is_stored
+            outcomes[at] = None if is_stored else (yield from _commit_alone(store, plans[at]))
     return outcomes
 
 
@@ -345,14 +382,15 @@ def _commit_alone(store: SqlStore, plan: ThreadPlan) -> Flow[PlanOutcome]:
     """Commit one plan, again where it lost a race."""
     for races in range(_MAX_RACES):
         try:
-            (attempt,) = yield from ask(store.run, _kind([plan]), run_plans, [plan], wary=races > 0)
+            (outcome,) = yield from ask(store.run, _kind([plan]), run_plans, [plan], wary=races > 0)
         except UniqueViolationError:
             continue
         except Exception as error:
             return error
-        if attempt.is_stored:
-            result: PlanOutcome = attempt.result
-            return result
+        if not isinstance(outcome, Unseen):
+            return outcome
+        if outcome.is_stored:
+            return None
     return StoreUnavailableError(f"Thread {plan.key.id!r} could not be written: other writers keep winning.")
 
 
@@ -364,26 +402,13 @@ def _kind(plans: Sequence[ThreadPlan]) -> TransactionKind:
     return _APPEND
 
 
-@dataclass(slots=True)
-class _Attempt:
-    """What a transaction did about a plan, known once it is over."""
-
-    result: PutResult | None = None
-    sent_to: int | None = None
-    """The session key that writes were sent for unseen; None where the session was looked at first."""
-    session: Later | None = None
-
-    @property
-    def is_stored(self) -> bool:
-        """Whether it is stored."""
-        if self.sent_to is None or self.session is None:
-            return True
-        # Deleted and made again, a session has another key: what was sent for the old one found nothing to write to.
-        return self.session.row is not None and self.session.row[0] == self.sent_to
+_UNWRITTEN = Unseen()
 
 
-def run_plans(tx: Transaction, plans: Sequence[ThreadPlan], *, wary: bool = False) -> list[_Attempt]:
-    """Run several plans for one thread in one transaction. If one fails, none of them happened.
+def run_plans(
+    tx: Transaction, plans: Sequence[ThreadPlan], *, wary: bool = False
+) -> Sequence[PutResult | Unseen | None]:
+    """Run several plans for one thread in one transaction; their outcomes. If one fails, none of them happened.
 
     Args:
         tx: The transaction.
@@ -392,12 +417,13 @@ def run_plans(tx: Transaction, plans: Sequence[ThreadPlan], *, wary: bool = Fals
             without waiting for it, and their outcome says whether it was.
     """
     last = plans[-1]
-    if isinstance(last, PutPlan) and len(plans) <= 2:  # noqa: PLR2004
+    if isinstance(last, PutPlan):
         # As nearly always: a checkpoint, alone or with what one task wrote on its parent.
-        before = [plan for plan in plans[:-1] if _goes_with(plan, last)]
-        if len(before) == len(plans) - 1:
-            return [*map(_Attempt, [None] * len(before)), _Attempt(put_checkpoint(tx, last, None, before))]
-    attempts: list[_Attempt] = []
+        if len(plans) == 1:
+            return [put_checkpoint(tx, last)]
+        if len(plans) == 2 and _goes_with(first := plans[0], last):  # noqa: PLR2004
+            return [None, put_checkpoint(tx, last, None, [first])]
+    outcomes: list[PutResult | Unseen | None] = []
     session: SessionRow | None = None
     asked: dict[SessionKey, Later] = {}
     puts = [plan for plan in plans if isinstance(plan, PutPlan)]
@@ -409,40 +435,22 @@ def run_plans(tx: Transaction, plans: Sequence[ThreadPlan], *, wary: bool = Fals
             done = put_checkpoint(tx, plan, known, [item for item in arrived if _is_of_parent(plan, item)])
             arrived = [item for item in arrived if not _is_of_parent(plan, item)]
             session = done.session
-            attempts.append(_Attempt(done))
+            outcomes.append(done)
         # The checkpoint that takes them over is in this very transaction, so that they are never staged.
         elif any(_goes_with(plan, put) for put in puts):
             arrived.append(plan)
-            attempts.append(_Attempt())
+            outcomes.append(None)
         elif known is None and plan.named_in is not None and not wary and not plan.values and not plan.needs:
             if plan.key not in asked:
                 asked[plan.key] = _ask_session(tx, plan.key, plan.draft.now)
             stage_unseen(tx, plan.named_in, plan, call_passed_in(plan.rows, plan.named_in))
-            attempts.append(_Attempt(None, plan.named_in, asked[plan.key]))
+            outcomes.append(Unseen(plan.named_in, asked[plan.key]))
         else:
             session = put_writes(tx, plan, known)
-            attempts.append(_Attempt())
-    return [attempts[at] for at in order]
+            outcomes.append(None)
+    return [outcomes[at] for at in order]
 
 
-def clear_staged(tx: Transaction, skey: int, gone: Sequence[StagedWrites]) -> None:
-    """Empty the rows of writes that are stored for good."""
-    t = tx.tables.threads.staged
-
-    def build() -> Any:
-        here = (t.c.skey == bindparam("k_skey"), t.c.n.between(bindparam("low"), bindparam("high")))
-        return update(t).where(*here).values(body=null())
-
-    # They stand behind each other: hundreds of tasks of a step are one statement.
-    stretches = fold_ranges(sorted(item.n for item in gone))
-    tx.run_many(tx.prepare("clear staged", build), [{"k_skey": skey, "low": low, "high": up} for low, up in stretches])
-
-
-def _store_values(tx: Transaction, session: SessionRow, values: Sequence[ValueRow]) -> None:
+def _store_values(tx: Transaction, skey: int, values: Sequence[ValueRow]) -> None:
     if values:
-        insert_values(tx, session.skey, values)
-
-
-def _need_values(tx: Transaction, session: SessionRow, wanted: Collection[bytes]) -> None:
-    if wanted:
-        require_values(tx, session.skey, wanted)
+        insert_values(tx, skey, values)

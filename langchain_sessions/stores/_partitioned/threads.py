@@ -14,11 +14,10 @@ from langchain_sessions._core.checkpoints import (
     CheckpointRow,
     PackedWrites,
     StagedWrites,
-    body_by_body,
     head_after,
+    in_bodies,
     mentioned_in,
     pack_staged,
-    pack_writes,
     touched_by_put,
     unpack_staged,
 )
@@ -336,7 +335,7 @@ def _kept_writes(
     others = [item for item in staged if item not in mine]
     kept: list[tuple[int, str, Sequence[WriteRow]]] = []
     if decision.writes and plan.parent is not None:
-        kept += [(plan.ns, plan.parent, some) for some in body_by_body(decision.writes)]
+        kept.append((plan.ns, plan.parent, decision.writes))
     if len(others) > _MAX_STAGED:
         kept += [(item.ns, item.cid, item.writes) for item in others]
         mine += others
@@ -353,9 +352,10 @@ def stored_writes(at: Partitions, head: SessionHead, kept: Iterable[tuple[int, s
             last = keys.under(writes_key(head.skey, ns, cid, 0), 1, newest=True)
             found = (yield from at.rows(head, [last]))[0]
             parts[ns, cid] = keys.number_in(found[0].key) + 1 if found else 0
-        row = PackedWrites(ns, cid, 0, parts[ns, cid], mentioned_in(writes), pack_writes(writes))
-        parts[ns, cid] += 1
-        rows |= dump_writes(head.skey, row)
+        for some, body in in_bodies(writes):
+            row = PackedWrites(ns, cid, 0, parts[ns, cid], mentioned_in(some), body)
+            parts[ns, cid] += 1
+            rows |= dump_writes(head.skey, row)
     return rows
 
 
