@@ -181,6 +181,10 @@ class PackedEvents:
         """Who said it."""
         return self.traits.authors[self.traits.author_numbers[index]]
 
+    def spoken(self, authors: frozenset[str]) -> Collection[int]:
+        """Where its log begins, if any of some authors speaks."""
+        return () if authors.isdisjoint(self.speakers) and authors.isdisjoint(self.labels) else (0,)
+
     def instant(self, index: int) -> float:
         """When, in seconds since 1970."""
         return self.traits.first_second + self.traits.seconds[index]
