@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMessage, ToolMessage
 
 from langchain_sessions import EventFilter, NewEvent
 from langchain_sessions._core.message_types import speaker_of
@@ -175,3 +175,22 @@ def test_who_is_spoken_of_takes_part_too(ada: SessionService, *, indexed: bool) 
     if indexed:
         ada.reindex()
     assert ada.search("what did Grace do with the boat in the harbour").items[0].text.startswith("Grace sold")
+
+
+@pytest.mark.parametrize("sessions", [1, 30])
+@pytest.mark.parametrize("indexed", [False, True])
+def test_the_name_of_a_tool_names_nobody(ada: SessionService, sessions: int, *, indexed: bool) -> None:
+    for number in range(sessions):
+        ada.open(f"tools{number}")
+        said = [
+            HumanMessage("The beech in the yard looks dry"),
+            ToolMessage("soil moisture 12 percent, battery fine", tool_call_id="c1", name="read_sensors"),
+            HumanMessage("On Sundays we read aloud in the yard"),
+        ]
+        ada.append(f"tools{number}", said)
+    if indexed:
+        ada.reindex()
+    page = ada.search("how often do we read in the yard")
+    assert page.items[0].text.startswith("On Sundays")
+    assert not any("author" in hit.parts for hit in page)
+    assert [hit.text[:4] for hit in ada.search("soil", where=EventFilter(authors={"read_sensors"}))][:1] == ["read"]

@@ -92,7 +92,7 @@ class ShelfTraits:
     @kept
     def spoken(self) -> Mapping[str, frozenset[int]]:
         """By author: the first slots of the logs in which they speak."""
-        numbers, found = self.traits.author_numbers, dict[int, list[int]]()
+        numbers, found = self.traits.voices, dict[int, list[int]]()
         for log in self.logs:
             for number in {*numbers[log.first : log.first + log.slots]}:
                 found.setdefault(number, []).append(log.first)
@@ -148,7 +148,7 @@ class ShelfEvents(PackedEvents):
         self.size -= sum(log.terms for log in self._left_out)
         self.taken = shelf.is_taken
         # Labels were told from other beginnings of texts log by log.
-        self.speakers, self.labels = shelf.names, {}
+        self.speakers, self.labels = shelf.names.intersection(shelf.spoken), {}
         self.logs = shelf.firsts, shelf.sizes
         self.filled = shelf.filled
         if self._left_out:
