@@ -115,7 +115,8 @@ class Entries:
 
     def made(self, said: Said) -> Entry:
         """The entry of a message that is met once."""
-        return self._maker.entry(make_document(said.message, author=None, timestamp=said.at))
+        entry = self._maker.entry(make_document(said.message, author=None, timestamp=said.at))
+        return entry._replace(author=None) if said.message.type == "tool" else entry
 
 
 @dataclass(frozen=True)

@@ -130,6 +130,7 @@ class _Shelf(Segment):
         super().__init__()
         self._where: tuple[list[int], list[int]] = ([], [])
         self._is_taken = bytearray()
+        self._spoken: defaultdict[str, set[int]] = defaultdict(set)
 
     def extend(self, entries: Iterable[Entry]) -> None:
         """Add a session."""
@@ -140,6 +141,8 @@ class _Shelf(Segment):
         for entry in entries:
             self.add(entry)
             self._is_taken.append(255)
+            if entry.author:
+                self._spoken[entry.author].add(start)
         self._where[0].append(start)
         self._where[1].append(len(self._is_taken) - start)
 
@@ -157,6 +160,10 @@ class _Shelf(Segment):
     def logs(self) -> tuple[Sequence[int], Sequence[int]]:
         """Where each session begins, and how many events it has."""
         return self._where
+
+    def spoken(self, authors: frozenset[str]) -> set[int]:  # type: ignore[override]
+        """Where the sessions begin in which any of some authors speaks."""
+        return set[int]().union(*[self._spoken[author] for author in authors.intersection(self._spoken)])
 
     @property
     def taken(self) -> bytearray:  # type: ignore[override]

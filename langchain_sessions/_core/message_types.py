@@ -91,6 +91,9 @@ MESSAGES: Final = (
     MessageKind(FUNCTION, "function", "function", FunctionMessage),
     MessageKind(OTHER, "other", "other", None),
 )
+OF_TOOLS: Final = frozenset((TOOL, FUNCTION))
+"""What a tool returned: nobody says it, and a word of a query that is a tool's name names nobody."""
+
 MESSAGE_CODES: Final = frozenset(range(HUMAN, FIRST_RECORD))
 """What is stored of messages, with the codes that later releases may give to types of theirs."""
 CLASSES: Final[Mapping[int, type[BaseMessage]]] = {kind.code: kind.cls for kind in MESSAGES if kind.cls is not None}

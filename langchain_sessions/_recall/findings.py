@@ -9,6 +9,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from langchain_sessions._core.ledger import LogView
+from langchain_sessions._core.message_types import OF_TOOLS
 from langchain_sessions._recall.index.buckets import bucket_of
 from langchain_sessions._recall.index.builder import IndexBuilder, only_term, tool_term
 from langchain_sessions._recall.index.chunks import PackedEvents
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from langchain_sessions._core.codec.any_message import MessageCodec
     from langchain_sessions._core.rows import EventRow, SessionKey
+    from langchain_sessions._recall.index.postings import Entry
     from langchain_sessions._recall.index.traits_cache import ChunkKey, TraitsCache
     from langchain_sessions._recall.rank.admission import Admission
     from langchain_sessions._recall.rank.many_logs import Found
@@ -384,15 +386,20 @@ def _segment(
     for row in log.tail:
         if not admission.counts(row, log.view):
             make = builder.stored_entry if log.view.edit_of(row.seq) is None else builder.replaced_entry
-            segment.hidden.add(segment.add(make(log.session.id, row, codec)))
+            segment.hidden.add(segment.add(_voiced(row, make(log.session.id, row, codec))))
             continue
-        index = segment.add(builder.stored_entry(log.session.id, row, codec))
+        index = segment.add(_voiced(row, builder.stored_entry(log.session.id, row, codec)))
         is_admitted = admission.admits(row, log.view)
         if is_admitted and admission.asks_messages:
             is_admitted = admission.admits_message(row, codec.decode(log.session.id, row))
         if is_admitted:
             admitted.add(index)
     return segment, admitted
+
+
+def _voiced(row: EventRow, entry: Entry) -> Entry:
+    """An entry as ranking knows it: what a tool returned was said by nobody."""
+    return entry if row.kind not in OF_TOOLS else entry._replace(author=None)
 
 
 def index_query(request: SearchRequest, query: Query, builder: IndexBuilder) -> IndexQuery:

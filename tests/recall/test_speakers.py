@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMessage, ToolMessage
 
 from langchain_sessions import EventFilter, NewEvent
 from langchain_sessions._core.message_types import speaker_of
@@ -138,3 +138,59 @@ def test_a_session_in_which_who_is_named_speaks_is_meant(ada: SessionService, se
         ada.reindex()
     page = ada.search("what did Ada tell Grace of the shelter")
     assert page.items[0].event.session_id == "t1"
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+def test_how_rare_a_word_is_is_told_by_the_sessions_of_who_is_named(ada: SessionService, *, indexed: bool) -> None:
+    # Jon talks of hardly anything but dancing; in others' sessions nobody does, and all talk of mentors.
+    for number in range(16):
+        ada.open(f"jon{number}")
+        told = [f"Dance dance, the dance number {number} went on", f"We danced and {number} more of the dance came"]
+        ada.append(f"jon{number}", [FORMS["author"]("Jon", text) for text in told])
+    ada.open("jon")
+    ada.append("jon", FORMS["author"]("Jon", "A mentor helped me with the plans for the studio, and I was glad"))
+    query = "when did Jon get a mentor for the dance"
+    alone = ada.search(query).items[0].text
+    for number in range(60):
+        ada.open(f"lin{number}")
+        ada.append(
+            f"lin{number}", FORMS["author"]("Lin", f"Some mentor called number {number} came to the office today")
+        )
+    if indexed:
+        ada.reindex()
+    assert alone.startswith("A mentor")
+    assert ada.search(query).items[0].text == alone
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+def test_who_is_spoken_of_takes_part_too(ada: SessionService, *, indexed: bool) -> None:
+    ada.open("grace")
+    ada.append("grace", FORMS["author"]("Grace", "The garden is full of slugs after all that rain"))
+    for number in range(40):
+        ada.open(f"other{number}")
+        about = (
+            "Grace sold the blue boat in the harbour" if number == 30 else f"The boat number {number} left the harbour"
+        )
+        ada.append(f"other{number}", FORMS["author"]("Lin", about))
+    if indexed:
+        ada.reindex()
+    assert ada.search("what did Grace do with the boat in the harbour").items[0].text.startswith("Grace sold")
+
+
+@pytest.mark.parametrize("sessions", [1, 30])
+@pytest.mark.parametrize("indexed", [False, True])
+def test_the_name_of_a_tool_names_nobody(ada: SessionService, sessions: int, *, indexed: bool) -> None:
+    for number in range(sessions):
+        ada.open(f"tools{number}")
+        said = [
+            HumanMessage("The beech in the yard looks dry"),
+            ToolMessage("soil moisture 12 percent, battery fine", tool_call_id="c1", name="read_sensors"),
+            HumanMessage("On Sundays we read aloud in the yard"),
+        ]
+        ada.append(f"tools{number}", said)
+    if indexed:
+        ada.reindex()
+    page = ada.search("how often do we read in the yard")
+    assert page.items[0].text.startswith("On Sundays")
+    assert not any("author" in hit.parts for hit in page)
+    assert [hit.text[:4] for hit in ada.search("soil", where=EventFilter(authors={"read_sensors"}))][:1] == ["read"]

@@ -179,7 +179,11 @@ class PackedEvents:
 
     def author(self, index: int) -> str | None:
         """Who said it."""
-        return self.traits.authors[self.traits.author_numbers[index]]
+        return self.traits.authors[self.traits.voices[index]]
+
+    def spoken(self, authors: frozenset[str]) -> Collection[int]:
+        """Where its log begins, if any of some authors speaks."""
+        return () if authors.isdisjoint(self.speakers) and authors.isdisjoint(self.labels) else (0,)
 
     def instant(self, index: int) -> float:
         """When, in seconds since 1970."""

@@ -121,6 +121,10 @@ class InvertedEvents(Protocol):
         """Who said it, or the name that its text begins with."""
         ...
 
+    def spoken(self, authors: frozenset[str]) -> Collection[int]:
+        """Where the logs begin in which any of some authors speaks."""
+        ...
+
     def instant(self, index: int) -> float:
         """When, in seconds since 1970."""
         ...

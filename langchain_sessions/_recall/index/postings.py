@@ -225,6 +225,10 @@ class Segment:
         """Who said it."""
         return self.authors[index]
 
+    def spoken(self, authors: frozenset[str]) -> Sequence[int]:
+        """Where its log begins, if any of some authors speaks."""
+        return () if authors.isdisjoint(self.speakers) and authors.isdisjoint(self.labels) else (0,)
+
     def instant(self, index: int) -> float:
         """When, in seconds since 1970."""
         return self.instants[index]

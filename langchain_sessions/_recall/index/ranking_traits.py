@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate, chain, compress, pairwise, repeat
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from langchain_sessions._core.message_types import FUNCTION, OF_TOOLS, TOOL
 from langchain_sessions._core.once import kept
 from langchain_sessions._recall.index.columns import from_bytes, to_bytes
 from langchain_sessions._recall.index.inverted import HUMAN, LABELLED, LEFT_OUT
@@ -141,12 +142,20 @@ class ChunkTraits:
     _columns: dict[int, Columns] = field(default_factory=dict[int, Columns], repr=False, compare=False)
 
     @kept
+    def voices(self) -> Sequence[int]:
+        """Author of each, as ranking knows them: a tool is nobody, whatever name its result bears."""
+        kinds = bytes(self.kinds)
+        if TOOL not in kinds and FUNCTION not in kinds:
+            return self.author_numbers
+        return [0 if kind in OF_TOOLS else number for kind, number in zip(kinds, self.author_numbers, strict=True)]
+
+    @kept
     def speakers(self) -> Speakers:
         """Who speaks, as far as it is known."""
         marks = bytes(self.flags).translate(_IS_LABELLED)
         if not any(marks):
-            return Speakers(frozenset(name for name in self.authors if name), {})
-        counts = Counter(zip(self.author_numbers, marks, strict=True))
+            return Speakers(frozenset(name for number in {*self.voices} if (name := self.authors[number])), {})
+        counts = Counter(zip(self.voices, marks, strict=True))
         known = frozenset(said for number, mark in counts if not mark and (said := self.authors[number]))
         labels = {label: n for (number, mark), n in counts.items() if mark and (label := self.authors[number])}
         return Speakers(known, labels)

@@ -89,6 +89,16 @@ class ShelfTraits:
         """A byte for each slot: 255 where there is an event."""
         return bytes(self.traits.kinds).translate(_EMPTY)
 
+    @kept
+    def spoken(self) -> Mapping[str, frozenset[int]]:
+        """By author: the first slots of the logs in which they speak."""
+        numbers, found = self.traits.voices, dict[int, list[int]]()
+        for log in self.logs:
+            for number in {*numbers[log.first : log.first + log.slots]}:
+                found.setdefault(number, []).append(log.first)
+        names = self.traits.authors
+        return {name: frozenset(firsts) for number, firsts in found.items() if (name := names[number])}
+
     def log_at(self, slot: int) -> ShelvedLog:
         """The log that a slot belongs to."""
         return self.logs[max(0, bisect_right(self.firsts, slot) - 1)]
@@ -138,7 +148,7 @@ class ShelfEvents(PackedEvents):
         self.size -= sum(log.terms for log in self._left_out)
         self.taken = shelf.is_taken
         # Labels were told from other beginnings of texts log by log.
-        self.speakers, self.labels = shelf.names, {}
+        self.speakers, self.labels = shelf.names.intersection(shelf.spoken), {}
         self.logs = shelf.firsts, shelf.sizes
         self.filled = shelf.filled
         if self._left_out:
@@ -157,6 +167,12 @@ class ShelfEvents(PackedEvents):
         kept = [log for log in shelf.logs if log not in self._left_out]
         self.logs = [log.first for log in kept], [log.slots for log in kept]
         self.filled -= sum([log.slots > 0 for log in self._left_out])
+
+    def spoken(self, authors: frozenset[str]) -> Collection[int]:
+        """Where the logs begin in which any of some authors speaks."""
+        told = self.shelf.spoken
+        found = frozenset[int]().union(*[told[author] for author in authors.intersection(told)])
+        return found.difference([log.first for log in self._left_out]) if self._left_out else found
 
     @property
     def left_out(self) -> Sequence[range]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from langchain_sessions._core.collecting import resting_collector
 from langchain_sessions._core.flow import Flow, ask
+from langchain_sessions._core.message_types import OF_TOOLS
 from langchain_sessions._core.once import kept
 from langchain_sessions._core.rows import SessionKey
 from langchain_sessions._recall.findings import MOST_APART, Traits
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from langchain_sessions._core.rows import Owner
     from langchain_sessions._recall.findings import KnownTraits
     from langchain_sessions._recall.index.indexing import Indexer
+    from langchain_sessions._recall.index.postings import Entry
     from langchain_sessions.stores._values import IndexedLog, UnshelvedLog
 
 _EVERYTHING: Final = 2**62
@@ -296,10 +298,7 @@ class Shelver:
         for row, entry in tail:
             counts = counts_all or self._admission.counts(row, log.view)
             shelf.add(make.traits(row, entry), entry, counts=counts)
-            if entry.author and entry.flags & LABELLED:
-                labels[entry.author] += 1
-            elif entry.author:
-                names.add(entry.author)
+        _hear((entry for row, entry in tail if row.kind not in OF_TOOLS), names, labels)
         copied = ShelvedLog(
             log.session.skey,
             log.session.id,
@@ -367,3 +366,12 @@ def _to_take(known: Mapping[int, ShelfTraits], gone: Collection[int], shelf: Ope
         taken.append(number)
         slots, passages, terms = slots + size, passages + traits.passages, terms + traits.terms
     return taken
+
+
+def _hear(entries: Iterable[Entry], names: set[str], labels: Counter[str]) -> None:
+    """Add who says some events, and the labels that their texts begin with."""
+    for entry in entries:
+        if entry.author and entry.flags & LABELLED:
+            labels[entry.author] += 1
+        elif entry.author:
+            names.add(entry.author)

@@ -2,7 +2,8 @@
 
 A word that is common in events may be rare in sessions: what was talked about all evening was talked about once. It is
 added up over the places that are near enough to words of the query to be ranked: all that hold them, if they are few.
-Where a query names somebody, it is about a session in which they speak: among thousands of others' this tells the most.
+Where a query names somebody, it is about a session in which they speak, or are spoken of: among thousands of others'
+this tells the most, and how rare its words are is told by such sessions alone.
 """
 
 from __future__ import annotations
@@ -13,13 +14,18 @@ from collections import Counter
 from itertools import compress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from langchain_sessions._recall.rank.occurring import indexes_of
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from langchain_sessions._recall.index.inverted import InvertedEvents
+    from langchain_sessions._recall.rank.occurring import Postings
+    from langchain_sessions._recall.text.speakers import Person
 
 _SATURATION: Final = 1.2
 _LENGTH: Final = 0.75
+_IS_HELD: Final = bytes([0, *[1] * 255])
 
 
 class Logs(NamedTuple):
@@ -139,35 +145,96 @@ def scattered(frequency: int, logs: Logs) -> float:
 
 
 class Present:
-    """Who of those that a query names speaks in the log of an event.
+    """In which logs those take part whom a query names: who speaks there, or is spoken of.
 
     Args:
-        names: For each name the authors who bear it; at least one.
+        persons: Whom it names; at least one.
+        named: Where the words of each name occur.
         parts: What is searched.
         homes: Which logs lie in each part.
     """
 
-    def __init__(self, names: Sequence[frozenset[str]], parts: Sequence[InvertedEvents], homes: Sequence[Home]) -> None:
-        self._names = names
-        self._parts = parts
+    def __init__(
+        self,
+        persons: Sequence[Person],
+        named: Sequence[Sequence[Postings]],
+        parts: Sequence[InvertedEvents],
+        homes: Sequence[Home],
+    ) -> None:
         self._homes = homes
-        self._known: dict[tuple[int, int], float] = {}
-        self._of_logs: dict[int, set[str]] = {}
-        for part, home in zip(parts, homes, strict=True):
-            self._of_logs.setdefault(home.number, set()).update(part.speakers, part.labels)
+        sizes = {
+            (home.number, first): size for home in homes for first, size in zip(home.firsts, home.whole, strict=True)
+        }
+        self._sizes = {place: size for place, size in sizes.items() if size}
+        total, gains = len(self._sizes), dict[tuple[int, int], float]()
+        for person, units in zip(persons, named, strict=True):
+            spoken = {
+                (home.number, first)
+                for part, home in zip(parts, homes, strict=True)
+                for first in part.spoken(person.bearers)
+            }
+            # Who is only talked about is not to be lost among those who speak elsewhere.
+            spoken.update(set.intersection(*[_logs_with(unit, homes) for unit in units]))
+            held = len(spoken)
+            rarity = math.log(1 + (max(total, held) - held + 0.5) / (held + 0.5))
+            for place in spoken:
+                gains[place] = gains.get(place, 0.0) + rarity / len(persons)
+        self._gains = gains
 
-    def share(self, number: int, index: int) -> float:
-        """Of an event (part, index): the share of the names that are borne by somebody who speaks in its log."""
+    def gain(self, number: int, index: int) -> float:
+        """How much it tells who takes part in the log of an event (part, index): as much as a word that is as rare."""
         home = self._homes[number]
-        at = max(0, bisect_right(home.firsts, index) - 1)
-        place = home.number, at
-        known = self._known.get(place)
-        if known is None:
-            speakers = self._of_logs[home.number]
-            if len(home.firsts) > 1:
-                # Of a shelf it is known who speaks on it, not in which log.
-                part, first = self._parts[number], home.firsts[at]
-                speakers = {name for slot in range(first, first + home.sizes[at]) if (name := part.author(slot))}
-            found = sum(not bearers.isdisjoint(speakers) for bearers in self._names)
-            known = self._known[place] = found / len(self._names)
-        return known
+        return self._gains.get((home.number, home.firsts[max(0, bisect_right(home.firsts, index) - 1)]), 0.0)
+
+    def among(self) -> Among | None:
+        """The logs in which the most of them take part, where others hold more than these."""
+        most = max(self._gains.values(), default=0.0)
+        sizes = self._sizes
+        chosen = {place for place, gain in self._gains.items() if gain == most and place in sizes}
+        events = sum([sizes[place] for place in chosen])
+        if not most or 2 * events > sum(sizes.values()):
+            return None
+        masks: dict[int, bytearray] = {}
+        for number, home in enumerate(self._homes):
+            for first, size in zip(home.firsts, home.sizes, strict=True):
+                if (home.number, first) in chosen:
+                    mask = masks.setdefault(number, bytearray(home.firsts[-1] + home.sizes[-1]))
+                    mask[first : first + size] = b"\1" * size
+        return Among(events, masks)
+
+
+class Among(NamedTuple):
+    """Some of the events that are searched.
+
+    Attributes:
+        events: How many.
+        masks: By part, a byte for each event: 1 for these.
+    """
+
+    events: int
+    masks: Mapping[int, bytearray]
+
+    def count(self, unit: Postings) -> int:
+        """In how many of them a unit occurs."""
+        found = 0
+        for number, mask in self.masks.items():
+            lookup = unit.lookup(number)
+            if isinstance(lookup, bytes):
+                found += (
+                    int.from_bytes(lookup.translate(_IS_HELD), "little") & int.from_bytes(mask, "little")
+                ).bit_count()
+            elif lookup:
+                found += sum(map(mask.__getitem__, lookup))
+        return found
+
+
+def _logs_with(unit: Postings, homes: Sequence[Home]) -> set[tuple[int, int]]:
+    """The logs in which a unit occurs."""
+    found: set[tuple[int, int]] = set()
+    for number in unit.occurring:
+        home, lookup = homes[number], unit.lookup(number)
+        for index in indexes_of(lookup or b""):
+            at = bisect_right(home.firsts, index) - 1
+            if at >= 0 and index < home.firsts[at] + home.sizes[at]:
+                found.add((home.number, home.firsts[at]))
+    return found

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from langchain_sessions._recall.rank.ranking import RankedEvent, RankingWeights
     from langchain_sessions._recall.text.grammar import Query
+    from langchain_sessions._recall.text.speakers import Person
     from langchain_sessions._recall.text.terms import TermMaker
 
 CANDIDATES: Final = 300
@@ -45,6 +46,8 @@ _LONGEST_ENDING: Final = 4
 # Assistants say five to twenty times as much at a time as those who ask them; of two people none says twice as much.
 _AT_LENGTH: Final = 2
 _BESIDE_ASSISTANTS: Final = 0.5
+# Among the few events of somebody who said little, how rare a word is elsewhere counts as much as in so many of theirs.
+_SUPPOSED: Final = 20
 _tuple = tuple.__new__
 
 
@@ -172,14 +175,14 @@ def shortlist_logs(
         admits: Whether an event (part, index) may be returned; it still counts as a neighbour.
         candidates: How many events to choose.
     """
-    names, groups = names_in(speakers_in(logs), query.groups, maker)
+    persons, groups = names_in(speakers_in(logs), query.groups, maker)
     asked = _Asked(
-        names,
-        not names and means_the_human(query.text),
+        persons,
+        not persons and means_the_human(query.text),
     )
     joined = _LogsEndToEnd(logs, weights, asked)
     postings = [joined.postings(group) for group in groups]
-    if names and not any(unit.frequency for unit in postings):
+    if persons and not any(unit.frequency for unit in postings):
         # Nothing but the name was ever said: then it is a word as any other.
         groups = list(query.groups)
         postings = [joined.postings(group) for group in groups]
@@ -187,7 +190,7 @@ def shortlist_logs(
         pairs = zip(groups, postings, strict=True)
         postings = [unit if unit.frequency else joined.postings(joined.related(group)) for group, unit in pairs]
     joined.units = postings
-    statistics = joined.statistics([unit.frequency for unit in postings])
+    statistics = joined.statistics(postings)
     choice = shortlist(postings, joined.layout(admits), statistics, weights, limit=candidates)
     return Shortlist(joined, query, weights, statistics, choice)
 
@@ -214,11 +217,11 @@ class _Asked(NamedTuple):
     """What a query asks besides words.
 
     Attributes:
-        names: For each name in it the authors who bear it.
+        persons: Whom it names.
         means_human: Whether it says "I".
     """
 
-    names: Sequence[frozenset[str]]
+    persons: Sequence[Person]
     means_human: bool
 
 
@@ -239,10 +242,10 @@ class _LogsEndToEnd:
         self._reach = weights.reach
         self._weights = weights
         # Of two names nobody knows which one is asked about. One that several bear means any of them.
-        self._named = asked.names[0] if len(asked.names) == 1 else frozenset[str]()
+        self._named = asked.persons[0].bearers if len(asked.persons) == 1 else frozenset[str]()
         # Among the events of one log this tells nothing.
         several = sum([len(home.firsts) for home in self._homes]) > 1
-        self._present = Present(asked.names, self._parts, self._homes) if asked.names and several else None
+        self._present = self._presence(asked.persons) if asked.persons and several else None
         self._human = self._human_share(asked)
         self.units: Sequence[Postings] = ()
         self._passages: dict[tuple[int, int], Mapping[int, int]] = {}
@@ -317,13 +320,20 @@ class _LogsEndToEnd:
                 found.update(dict.fromkeys(other for other in near if _is_form(other, term)))
         return tuple(found)
 
-    def statistics(self, frequencies: Sequence[int]) -> TermStatistics:
+    def _presence(self, persons: Sequence[Person]) -> Present:
+        named = [[self.postings(unit) for unit in person.units] for person in persons]
+        return Present(persons, named, self._parts, self._homes)
+
+    def statistics(self, postings: Sequence[Postings]) -> TermStatistics:
         """Count what BM25 wants to know."""
-        return TermStatistics(
-            events=self._said,
-            frequencies=tuple(frequencies),
-            average_window=self._average_window(),
-        )
+        events: float = self._said
+        frequencies: list[float] = [unit.frequency for unit in postings]
+        if self._present is not None and (among := self._present.among()) is not None:
+            # A word that all of one's sessions are about is rare among others', and tells nothing of which is meant.
+            share = _SUPPOSED / self._said
+            frequencies = [among.count(unit) + share * unit.frequency for unit in postings]
+            events = among.events + _SUPPOSED
+        return TermStatistics(events=events, frequencies=tuple(frequencies), average_window=self._average_window())
 
     def _average_window(self) -> float:
         """Mean length of a passage with what an event's neighbours add, as if all events were of one length."""
@@ -374,7 +384,7 @@ class _LogsEndToEnd:
             bool(self._named) and part.author(index) in self._named,
             self._human if self._human and part.hints(index) & HUMAN else 0.0,
             chosen.company,
-            self._present.share(number, index) if self._present else 0.0,
+            self._present.gain(number, index) if self._present else 0.0,
         )
         return _tuple(Candidate, values)
 

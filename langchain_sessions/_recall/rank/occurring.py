@@ -5,7 +5,7 @@ A common word occurs in every part of a long log, and of most of them a search w
 
 from __future__ import annotations
 
-from itertools import compress, repeat
+from itertools import compress, count, repeat
 from operator import add
 from typing import TYPE_CHECKING, Final, cast
 
@@ -96,9 +96,9 @@ def _added(lookups: Iterable[Lookup], hidden: Collection[int]) -> dict[int, int]
     joined: dict[int, int] = {}
     for lookup in lookups:
         pairs = ((index, lookup[index]) for index in _indexes(lookup)) if isinstance(lookup, bytes) else lookup.items()
-        for index, count in pairs:
-            if count:
-                joined[index] = min(MOST_COUNTED, joined.get(index, 0) + count)
+        for index, times in pairs:
+            if times:
+                joined[index] = min(MOST_COUNTED, joined.get(index, 0) + times)
     for index in hidden:
         joined.pop(index, None)
     return joined
@@ -109,6 +109,13 @@ def _indexes(lookup: Lookup) -> Collection[int]:
     if isinstance(lookup, Strewn):
         return lookup.indexes
     return range(len(lookup)) if isinstance(lookup, bytes) else lookup
+
+
+def indexes_of(lookup: Lookup) -> Iterable[int]:
+    """Where anything occurs."""
+    if isinstance(lookup, Strewn):
+        return lookup.indexes
+    return compress(count(), lookup) if isinstance(lookup, bytes) else lookup
 
 
 def _in_any(found: Iterable[Occurrences]) -> int:

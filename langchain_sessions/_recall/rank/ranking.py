@@ -45,7 +45,7 @@ class RankingWeights:
             or "my", what a human said, and by half of it where others talk at length, as assistants do: advice is
             seldom what is asked for later.
         author_bonus: What an event of an author who is named gains besides; among several sessions also what one gains
-            in whose session all speak who are named.
+            in whose session they take part, times how rare such sessions are.
         session: What it is worth, among several sessions, that the rest of its own fits as well.
         meaning: What it is worth, where embeddings are used, to be nearer in meaning by as much as the cosines of what
             is compared are spread; neighbours count along, the longer ones more.
@@ -84,11 +84,12 @@ class TermStatistics:
     Attributes:
         events: How many events it holds.
         frequencies: In how many of them each group of the query occurs, in the order of the groups; 0 for not found.
+            Where they are estimated these are no whole numbers.
         average_window: Mean length of passages read with their neighbours (see `Passage.window`), above 0.
     """
 
-    events: int
-    frequencies: Sequence[int]
+    events: float
+    frequencies: Sequence[float]
     average_window: float = 1.0
 
     def weights(self) -> tuple[float, ...]:
@@ -121,7 +122,7 @@ class Candidate(NamedTuple):
         is_named: Whether its author is the one whom the query names.
         human: By which share it gains since a human said it.
         company: How well the rest of its session fits.
-        present: The share of those whom the query names who speak in its session.
+        present: How much it tells that those whom the query names take part in its session.
     """
 
     passages: Sequence[Passage]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from langchain_sessions._recall.index.buckets import Strewn
 from langchain_sessions._recall.index.columns import from_bytes
 from langchain_sessions._recall.rank.kernel import FULL, MOST_OWN, Kernel
+from langchain_sessions._recall.rank.occurring import indexes_of
 from langchain_sessions._recall.rank.zone import Layout, Lookup, Zone
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def _seeds(postings: Sequence[Postings], layout: Layout, rarity: Sequence[float]
             layout.starts[number] + index
             for unit in postings
             for number in unit.occurring
-            for index in _indexes(unit.lookup(number) or b"")
+            for index in indexes_of(unit.lookup(number) or b"")
         }
         return sorted(places), False
     own: list[_Cells] = [{} for _ in layout.starts]
@@ -149,7 +150,7 @@ def _add(own: list[_Cells], unit: Postings, gain: float, enough: int) -> None:
         if not (lookup := unit.lookup(number)):
             continue
         if left > 0:
-            for cell in {index >> 1 for index in _indexes(lookup)}:
+            for cell in {index >> 1 for index in indexes_of(lookup)}:
                 cells[cell] = cells.get(cell, 0.0) + gain
             left -= _size(lookup)
         else:
@@ -160,7 +161,7 @@ def _add(own: list[_Cells], unit: Postings, gain: float, enough: int) -> None:
 def _held_in(lookup: Lookup, cells: _Cells) -> Iterable[int]:
     """Those of some pairs that hold anything."""
     if _size(lookup) < len(cells):
-        return {index >> 1 for index in _indexes(lookup)}.intersection(cells)
+        return {index >> 1 for index in indexes_of(lookup)}.intersection(cells)
     if not isinstance(lookup, bytes):
         return [cell for cell in cells if 2 * cell in lookup or 2 * cell + 1 in lookup]
     # A byte for each event: a pair is two that adjoin.
@@ -221,13 +222,6 @@ def _any(layout: Layout, test: Callable[[int, int], bool], number: int, cell: in
     """Whether a test holds for an event of a pair, or of one so near to it."""
     near = range(max(0, 2 * cell - reach), min(layout.sizes[number], 2 * cell + 2 + reach))
     return any(test(number, index) for index in near)
-
-
-def _indexes(lookup: Lookup) -> Iterable[int]:
-    """Where anything occurs."""
-    if isinstance(lookup, Strewn):
-        return lookup.indexes
-    return compress(count(), lookup) if isinstance(lookup, bytes) else lookup
 
 
 def _size(lookup: Lookup) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from langchain_sessions._recall.text.languages import guess_language
 from langchain_sessions._recall.text.terms import TOKEN, normalize
@@ -88,16 +88,25 @@ def means_the_human(query: str) -> bool:
     return not asked.isdisjoint(_FIRST_PERSON[guess_language(words)]) or _OTHER_FIRST_PERSON.search(query) is not None
 
 
-def names_in(
-    authors: Collection[str], groups: Sequence[Group], maker: TermMaker
-) -> tuple[list[frozenset[str]], list[Group]]:
+class Person(NamedTuple):
+    """Somebody whom a query names.
+
+    Attributes:
+        bearers: The authors who bear the name.
+        units: The name as words: groups of terms.
+    """
+
+    bearers: frozenset[str]
+    units: tuple[Group, ...]
+
+
+def names_in(authors: Collection[str], groups: Sequence[Group], maker: TermMaker) -> tuple[list[Person], list[Group]]:
     """Tell the authors whom a query names from the words it looks for.
 
     An author's name is a field: almost every message of a conversation could carry it, so it says who, not what.
 
     Returns:
-        For each name of the query the authors who bear it, and the groups that are left to look for (all of them, when
-        nothing else would be left).
+        Whom the query names, and the groups that are left to look for (all of them, when nothing else would be left).
     """
     asked = frozenset(chain.from_iterable(groups))
     bearers: dict[tuple[Group, ...], set[str]] = {}
@@ -108,17 +117,18 @@ def names_in(
                 bearers.setdefault(units, set()).add(author)
     spent = frozenset(term for units in bearers for unit in units for term in unit)
     left = [group for group in groups if spent.isdisjoint(group)]
-    return _persons(bearers.values()), left or list(groups)
+    return _persons(bearers), left or list(groups)
 
 
-def _persons(bearers: Iterable[set[str]]) -> list[frozenset[str]]:
+def _persons(names: Mapping[tuple[Group, ...], set[str]]) -> list[Person]:
     """Who is meant by each name: "Ada Byron" is one name, and not every Ada and every Byron."""
     # In an order that is the same for the same names: sets of strings have none.
-    persons: list[frozenset[str]] = []
-    for each in sorted(bearers, key=lambda each: (len(each), sorted(each))):
-        shared = next((at for at, known in enumerate(persons) if known & each), None)
+    persons: list[Person] = []
+    for units, bearers in sorted(names.items(), key=lambda name: (len(name[1]), sorted(name[1]), name[0])):
+        shared = next((at for at, known in enumerate(persons) if known.bearers & bearers), None)
         if shared is None:
-            persons.append(frozenset(each))
+            persons.append(Person(frozenset(bearers), units))
         else:
-            persons[shared] &= each
+            known = persons[shared]
+            persons[shared] = Person(known.bearers & bearers, (*known.units, *units))
     return persons

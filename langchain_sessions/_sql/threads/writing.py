@@ -360,9 +360,8 @@ def put_writes(tx: Transaction, plan: WritesPlan, session: SessionRow | None = N
 
 def commit_threads(store: SqlStore, plans: Sequence[ThreadPlan]) -> Flow[list[PlanOutcome]]:
     """Commit plans together; those that this did not write, each alone."""
-    if (said := [row for plan in plans if isinstance(plan, PutPlan) for row in plan.said]) and r.bytes_of(
-        said
-    ) >= LARGE:
+    said = [row for plan in plans if isinstance(plan, PutPlan) for row in plan.said]
+    if said and r.bytes_of(said) >= LARGE:
         packed = yield from packed_ahead(said)
         plans = [plan._replace(packed=packed) if isinstance(plan, PutPlan) else plan for plan in plans]
     outcomes: list[Any] = [_UNWRITTEN] * len(plans)
