@@ -146,8 +146,8 @@ class CheckpointWriter:
     def _learn(self, at: ThreadConfig, planned: PlannedCheckpoint, start: Any, result: PutResult) -> None:
         """Remember what was committed."""
         record = planned.record
-        thread = self._cache.thread(result.session)
-        decision = result.decision
+        known, decision = self._cache.thread(result.session), result.decision
+        thread = planned.thread or known  # it was forgotten meanwhile: what is known now lacks what the record names
         if planned.incoming:
             thread.add([*planned.related, *decision.fresh], planned.revised)
         for seq in decision.rooted if decision.rooted.ranges else ():
