@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import pytest
-from langchain_core.messages import HumanMessage, RemoveMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage
+from langgraph.graph import START, MessagesState, StateGraph, add_messages
 
 from langchain_sessions._sql.index import reading as sql_index
 from langchain_sessions._sql.index import scanning
@@ -106,6 +107,25 @@ async def test_a_strict_saver_refuses_a_late_write_async(service: SessionService
         await graph.aupdate_state(old, update("two"), as_node="say")
     assert [message.id for message in await service.amessages("t")] == ["q", "q-think", "q-say", "one"]
     await service.aclose()
+
+
+def test_two_writers_take_one_message_over(service: SessionService) -> None:
+    """Neither knows what the other did; it was on a branch of its own, and is counted in the root once."""
+
+    class State(MessagesState):
+        draft: Annotated[list[AnyMessage], add_messages]
+
+    builder = StateGraph(State)
+    builder.add_node("write", lambda _: {"draft": [AIMessage("hello", id="mine")]})
+    builder.add_edge(START, "write")
+    graphs = [builder.compile(checkpointer=SessionCheckpointSaver(service)) for _ in range(3)]
+    graphs[0].invoke({"messages": [HumanMessage("hi", id="q")]}, CONFIG)
+    states = [graph.get_state(CONFIG) for graph in graphs]
+    for graph, state in zip(graphs, states, strict=True):
+        graph.update_state(state.config, {"messages": state.values["draft"]}, as_node="write")
+        assert service.verify("t") == []
+    assert [message.id for message in service.messages("t")] == ["q", "mine"]
+    assert service.get("t").message_count == 2
 
 
 @pytest.mark.parametrize("last_n", [None, 2])

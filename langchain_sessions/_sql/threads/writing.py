@@ -115,8 +115,6 @@ def put_checkpoint(
         insert_revisions(tx, session.skey, decision.fresh, decision.edits)
     elif decision.fresh:
         insert_events(tx, session.skey, decision.fresh)
-    if decision.rooted.ranges:
-        root_events(tx, session, decision.rooted)
     insert_checkpoint(tx, session.skey, decision.row)
     if plan.named_in != session.skey:
         name_things(tx, session.skey, (plan.ns, plan.ns_name), (plan.shape, plan.shape_body))
@@ -286,7 +284,7 @@ def _move(tx: Transaction, session: SessionRow, plan: PutPlan, decision: PutDeci
 def _recounted(
     tx: Transaction, before: SessionRow, after: SessionRow, decision: PutDecision
 ) -> dict[str | None, Counters]:
-    """How the counters of each scope change. Only rows whose standing may change are looked at."""
+    """How the counters of each scope change, and take events over. Only what may stand otherwise is looked at."""
     if not (decision.fresh or decision.rooted.ranges or decision.edits or before.head_runs != after.head_runs):
         return {}
     touched = touched_by_put(before, after, decision)
@@ -296,6 +294,8 @@ def _recounted(
         return tally(row for row in decision.fresh if not row.flags & r.ROOTED or row.seq in new)
     # As in `ALL_AWAKE`: no run counts as idle while counters are moved.
     rows = load_light_at(tx, before.skey, touched)
+    if decision.rooted.ranges:
+        root_events(tx, before, decision.rooted)
     view = view_of(before, load_unfinished_of(tx, before, [*rows, *decision.fresh]), r.ALL_AWAKE)
     head = tuple(decode_ranges(after.head_runs)) if after.head_runs is not None else None
     view_after = LogView(Ledger.decode(after.ledger), head, view.invocations, after.last_seq)
