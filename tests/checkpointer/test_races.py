@@ -14,6 +14,7 @@ from langgraph.graph import START, MessagesState, StateGraph, add_messages
 from langchain_sessions._sql.index import reading as sql_index
 from langchain_sessions._sql.index import scanning
 from langchain_sessions._sql.log import reading as sql
+from langchain_sessions._sql.threads import reading as thread_reading
 from langchain_sessions.checkpointer import SessionCheckpointSaver
 from langchain_sessions.errors import HeadConflictError
 from langchain_sessions.events import Standing
@@ -207,3 +208,45 @@ def test_a_message_is_not_called_detached_while_a_checkpoint_takes_it_in(
     assert found() == [Standing.LIVE]
     graph.update_state(CONFIG, {"messages": [RemoveMessage(id="mine")]}, as_node="say")
     assert found() == ([Standing.DETACHED] if asked is None else [])
+
+
+@pytest.mark.backends("sqlite", "postgres", "mariadb")
+@pytest.mark.parametrize("then", ["is gone", "begins anew", "is pruned"])
+def test_a_thread_is_read_whole_while_somebody_removes_it(
+    open_service: Callable[..., SessionService], monkeypatch: pytest.MonkeyPatch, then: str
+) -> None:
+    """Or it is not there: that messages or values are missing for a moment is no corruption."""
+
+    class State(MessagesState):
+        words: list[str]
+
+    def graph_over(service: SessionService) -> Any:
+        builder = StateGraph(State)
+        builder.add_node(
+            "say", lambda _: {"messages": [AIMessage("hello")], "words": [f"{n} words" for n in range(999)]}
+        )
+        builder.add_edge(START, "say")
+        return builder.compile(checkpointer=SessionCheckpointSaver(service))
+
+    one, other = (graph_over(open_service()) for _ in range(2))
+    one.invoke({"messages": [HumanMessage("hi", id="q")]}, CONFIG)
+    first = one.get_state(CONFIG)
+    came = 0
+
+    def removing(read: Any, *given: Any) -> Any:
+        nonlocal came
+        came += 1
+        if came == 1:  # the checkpoint was read, what it names is about to be
+            if then == "is pruned":
+                one.update_state(CONFIG, {"words": ["few"]}, as_node="say")
+                one.checkpointer.prune(["t"])
+            else:
+                one.checkpointer.delete_thread("t")
+                if then == "begins anew":
+                    one.invoke({"messages": [HumanMessage("hi", id="q2")]}, CONFIG)
+        return read(*given)
+
+    monkeypatch.setattr(thread_reading, "read_values", partial(removing, thread_reading.read_values))
+    values = other.get_state(CONFIG).values
+    assert came
+    assert values in (first.values, one.get_state(CONFIG).values)
