@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import pytest
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage
 from langgraph.graph import START, MessagesState, StateGraph, add_messages
+from langgraph.types import interrupt
 
+from langchain_sessions._sql.driver.transaction import Transaction
 from langchain_sessions._sql.index import reading as sql_index
 from langchain_sessions._sql.index import scanning
 from langchain_sessions._sql.log import reading as sql
 from langchain_sessions._sql.threads import reading as thread_reading
+from langchain_sessions._sql.threads.values import read_values
 from langchain_sessions.checkpointer import SessionCheckpointSaver
 from langchain_sessions.errors import HeadConflictError
 from langchain_sessions.events import Standing
@@ -119,7 +122,7 @@ def test_two_writers_take_one_message_over(service: SessionService) -> None:
     builder = StateGraph(State)
     builder.add_node("write", lambda _: {"draft": [AIMessage("hello", id="mine")]})
     builder.add_edge(START, "write")
-    graphs = [builder.compile(checkpointer=SessionCheckpointSaver(service)) for _ in range(3)]
+    graphs: list[Any] = [builder.compile(checkpointer=SessionCheckpointSaver(service)) for _ in range(3)]
     graphs[0].invoke({"messages": [HumanMessage("hi", id="q")]}, CONFIG)
     states = [graph.get_state(CONFIG) for graph in graphs]
     for graph, state in zip(graphs, states, strict=True):
@@ -246,7 +249,41 @@ def test_a_thread_is_read_whole_while_somebody_removes_it(
                     one.invoke({"messages": [HumanMessage("hi", id="q2")]}, CONFIG)
         return read(*given)
 
-    monkeypatch.setattr(thread_reading, "read_values", partial(removing, thread_reading.read_values))
+    monkeypatch.setattr(thread_reading, "read_values", partial(removing, read_values))
     values = other.get_state(CONFIG).values
     assert came
     assert values in (first.values, one.get_state(CONFIG).values)
+
+
+@pytest.mark.backends("sqlite")
+@pytest.mark.parametrize("read", ["a state", "a history"])
+def test_no_interrupt_is_missed_while_it_is_stored_for_good(
+    open_service: Callable[..., SessionService], monkeypatch: pytest.MonkeyPatch, read: str
+) -> None:
+    """A pruning moves what waits for the next checkpoint; after any statement of who reads it meanwhile."""
+    builder = StateGraph(MessagesState)
+    builder.add_node("ask", lambda _: {"messages": [AIMessage(interrupt("sure?"))]})
+    builder.add_edge(START, "ask")
+    graphs: list[Any] = [builder.compile(checkpointer=SessionCheckpointSaver(open_service())) for _ in range(2)]
+    one, other = graphs
+    later, acts, at, came = Transaction.later, 0, 0, 0
+
+    def counting(*given: Any) -> Any:
+        nonlocal came, acts
+        answer = later(*given)
+        came += 1
+        if came == at:
+            acts += 1
+            one.checkpointer.prune([f"t{at}"])
+        return answer
+
+    while acts == at:
+        at += 1
+        config: Any = {"configurable": {"thread_id": f"t{at}"}}
+        one.invoke({"messages": [HumanMessage("hi")]}, config)
+        with monkeypatch.context() as patched:
+            came = 0
+            patched.setattr(Transaction, "later", counting)
+            state = other.get_state(config) if read == "a state" else next(iter(other.get_state_history(config)))
+        assert [each.value for each in state.interrupts] == ["sure?"], at
+    assert acts > 2

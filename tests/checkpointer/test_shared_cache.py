@@ -95,6 +95,7 @@ def test_a_graph_goes_on_where_its_thread_is_forgotten_as_a_checkpoint_is_stored
         return done
 
     monkeypatch.setattr(store, "commit_threads", commit_while_others_act)
+    said: list[BaseMessage] = []
     for count in (3, 6):
         said = graph.invoke({"messages": [HumanMessage("hello")]}, config, durability="sync")["messages"]
         assert len(said) == count
