@@ -119,7 +119,7 @@ def test_two_writers_take_one_message_over(service: SessionService) -> None:
     class State(MessagesState):
         draft: Annotated[list[AnyMessage], add_messages]
 
-    builder = StateGraph(State)
+    builder: Any = StateGraph(State)
     builder.add_node("write", lambda _: {"draft": [AIMessage("hello", id="mine")]})
     builder.add_edge(START, "write")
     graphs: list[Any] = [builder.compile(checkpointer=SessionCheckpointSaver(service)) for _ in range(3)]
@@ -224,7 +224,7 @@ def test_a_thread_is_read_whole_while_somebody_removes_it(
         words: list[str]
 
     def graph_over(service: SessionService) -> Any:
-        builder = StateGraph(State)
+        builder: Any = StateGraph(State)
         builder.add_node(
             "say", lambda _: {"messages": [AIMessage("hello")], "words": [f"{n} words" for n in range(999)]}
         )
@@ -261,7 +261,7 @@ def test_no_interrupt_is_missed_while_it_is_stored_for_good(
     open_service: Callable[..., SessionService], monkeypatch: pytest.MonkeyPatch, read: str
 ) -> None:
     """A pruning moves what waits for the next checkpoint; after any statement of who reads it meanwhile."""
-    builder = StateGraph(MessagesState)
+    builder: Any = StateGraph(MessagesState)
     builder.add_node("ask", lambda _: {"messages": [AIMessage(interrupt("sure?"))]})
     builder.add_edge(START, "ask")
     graphs: list[Any] = [builder.compile(checkpointer=SessionCheckpointSaver(open_service())) for _ in range(2)]
