@@ -23,11 +23,11 @@ def counted_after_put(
     Args:
         view_before: Where events stood.
         view_after: Where they stand.
-        touched: The events of `touched_by_put` as they are now stored.
+        touched: The events of `touched_by_put` as they were stored: another saver may have taken over some of them.
         put: What is put.
     """
-    rows = [*touched]
-    were = [row._replace(flags=row.flags & ~ROOTED) if row.seq in put.rooted else row for row in rows]
+    were = [*touched]
+    rows = [row._replace(flags=row.flags | ROOTED) if row.seq in put.rooted else row for row in were]
     return tally_change(were, view_before, [*rows, *put.fresh], view_after)
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from langchain_sessions._core.codec.any_message import equal
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._threads.cache import CacheReader
 from langchain_sessions._threads.rebuild import Rebuilder, decode_metadata, decode_record
 from langchain_sessions._threads.record import EMPTY
+from langchain_sessions.errors import CorruptRowError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -18,9 +19,18 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory, PendingWrite
 
     from langchain_sessions._chat.address import ThreadConfig
+    from langchain_sessions._core.checkpoints import CheckpointRow
     from langchain_sessions._threads.cache import MessageCache, ThreadCache
     from langchain_sessions._threads.forms import ValueForms
-    from langchain_sessions.stores._threads import CheckpointQuery, FoundCheckpoint, PageEnd, ThreadStore
+    from langchain_sessions.stores._threads import (
+        CheckpointPage,
+        CheckpointQuery,
+        FoundCheckpoint,
+        PageEnd,
+        ThreadStore,
+    )
+
+Built = TypeVar("Built")
 
 
 class CheckpointLoader:
@@ -34,32 +44,41 @@ class CheckpointLoader:
 
     def load(self, at: ThreadConfig, config: RunnableConfig) -> Flow[CheckpointTuple | None]:
         """The checkpoint that a config names, else the newest; None where there is none."""
-        reader = CacheReader(self.cache)
-        query = at.query(cid=at.checkpoint_id)
-        found, details, _ = yield from ask(self._store.find_checkpoints, query, None, reader)
-        if not found:
-            return None
-        rebuilder = Rebuilder(self._forms, details, reader)
-        return rebuilder.tuple_of(found[0], config if at.checkpoint_id else None, at.said)
+
+        def build(page: CheckpointPage, rebuilder: Rebuilder) -> CheckpointTuple | None:
+            asked = config if at.checkpoint_id else None
+            return rebuilder.tuple_of(page.found[0], asked, at.said) if page.found else None
+
+        return (yield from self._built(at, build))
 
     def load_parent(self, at: ThreadConfig) -> Flow[ThreadCache | None]:
         """What is known of a thread, and with it the checkpoint that a config names."""
-        reader = CacheReader(self.cache)
-        query = at.query(cid=at.checkpoint_id)
-        found, details, _ = yield from ask(self._store.find_checkpoints, query, None, reader)
-        if not found:
-            return self.cache.known(at.log.app, at.session_id)
-        return Rebuilder(self._forms, details, reader).remember_trees(found[0])
+
+        def build(page: CheckpointPage, rebuilder: Rebuilder) -> ThreadCache | None:
+            if not page.found:
+                return self.cache.known(at.log.app, at.session_id)
+            return rebuilder.remember_trees(page.found[0])
+
+        return (yield from self._built(at, build))
 
     def writes_of(self, at: ThreadConfig) -> Flow[list[tuple[str, Any]]]:
         """What tasks wrote on the checkpoint that a config names, in the order in which a run applies it."""
-        reader = CacheReader(self.cache)
-        found, details, _ = yield from ask(self._store.find_checkpoints, at.query(cid=at.checkpoint_id), None, reader)
-        if not found:
-            return []
-        rebuilder = Rebuilder(self._forms, details, reader)
-        rebuilder.remember(found[0])
-        return [(channel, value) for _, channel, value in rebuilder.pending(found[0])]
+
+        def build(page: CheckpointPage, rebuilder: Rebuilder) -> list[tuple[str, Any]]:
+            for found in page.found:
+                rebuilder.remember(found)
+            return [(channel, value) for found in page.found for _, channel, value in rebuilder.pending(found)]
+
+        return (yield from self._built(at, build))
+
+    def _built(self, at: ThreadConfig, build: Callable[[CheckpointPage, Rebuilder], Built]) -> Flow[Built]:
+        """What is built of the checkpoint that a config names, else of the newest."""
+        query = at.query(cid=at.checkpoint_id)
+
+        def read(reader: CacheReader) -> Flow[CheckpointPage]:
+            return ask(self._store.find_checkpoints, query, None, reader)
+
+        return whole(self.cache, self._forms, read, build)
 
     def pages(self, query: CheckpointQuery, limit: int | None, said: Mapping[str, Any] | None) -> CheckpointPages:
         """Pages of checkpoints, newest first, for one who `said` who asks."""
@@ -81,29 +100,15 @@ class CheckpointLoader:
         """What some channels were given on the way to a checkpoint, back to where each was last stored whole."""
         if not channels:
             return {}
-        reader = CacheReader(self.cache)
         query = at.query(cid=at.checkpoint_id)
-        found, details, _ = yield from ask(self._store.load_lineage, query, channels, _stored_in, reader)
-        rebuilder = Rebuilder(self._forms, details, reader)
-        # Newest checkpoint first, as they were found; within a step they are in order already.
-        writes: dict[str, list[list[PendingWrite]]] = {channel: [] for channel in channels}
-        seeds: dict[str, Any] = {}
-        for item in found:
-            _, record = rebuilder.remember(item)
-            pending = rebuilder.pending(item, channels)
-            for channel in channels:
-                if channel in seeds:
-                    continue
-                writes[channel].append([write for write in pending if write[1] == channel])
-                slot = record.slots.get(channel)
-                if slot is not None and slot.kind != EMPTY:
-                    seeds[channel] = rebuilder.value(item, channel, slot)
-        history: dict[str, DeltaChannelHistory] = {}
-        for channel in channels:
-            history[channel] = {"writes": [write for step in reversed(writes[channel]) for write in step]}
-            if channel in seeds:
-                history[channel]["seed"] = seeds[channel]
-        return history
+
+        def read(reader: CacheReader) -> Flow[CheckpointPage]:
+            return ask(self._store.load_lineage, query, channels, _stored_in, reader)
+
+        def build(page: CheckpointPage, rebuilder: Rebuilder) -> Mapping[str, DeltaChannelHistory]:
+            return _history(page.found, rebuilder, channels)
+
+        return (yield from whole(self.cache, self._forms, read, build))
 
 
 class CheckpointPages:
@@ -131,16 +136,71 @@ class CheckpointPages:
 
     def read(self) -> Flow[list[CheckpointTuple]]:
         """The next page. What is served together is checked once, so all of it is rebuilt at once."""
-        reader = CacheReader(self._cache)
         query = replace(self._query, limit=self._left)
-        found, details, self._after = yield from ask(self._store.find_checkpoints, query, self._after, reader)
+
+        def read(reader: CacheReader) -> Flow[CheckpointPage]:
+            return ask(self._store.find_checkpoints, query, self._after, reader)
+
+        def build(page: CheckpointPage, rebuilder: Rebuilder) -> tuple[list[CheckpointTuple], PageEnd | None]:
+            return [rebuilder.tuple_of(item, None, self._said) for item in page.found], page.after
+
+        found, self._after = yield from whole(self._cache, self._forms, read, build)
         if self._left is not None:
             self._left -= len(found)
         self.is_over = self._after is None or self._left == 0
-        rebuilder = Rebuilder(self._forms, details, reader)
-        return [rebuilder.tuple_of(item, None, self._said) for item in found]
+        return found
 
 
 def _stored_in(found: FoundCheckpoint, shape: bytes) -> Collection[str]:
     """The channels whose whole value a checkpoint holds."""
     return decode_record(found.session.id, found.row, shape).stored
+
+
+def _history(
+    found: Sequence[FoundCheckpoint], rebuilder: Rebuilder, channels: Sequence[str]
+) -> Mapping[str, DeltaChannelHistory]:
+    # Newest checkpoint first, as they were found; within a step they are in order already.
+    writes: dict[str, list[list[PendingWrite]]] = {channel: [] for channel in channels}
+    seeds: dict[str, Any] = {}
+    for item in found:
+        _, record = rebuilder.remember(item)
+        pending = rebuilder.pending(item, channels)
+        for channel in channels:
+            if channel in seeds:
+                continue
+            writes[channel].append([write for write in pending if write[1] == channel])
+            slot = record.slots.get(channel)
+            if slot is not None and slot.kind != EMPTY:
+                seeds[channel] = rebuilder.value(item, channel, slot)
+    history: dict[str, DeltaChannelHistory] = {}
+    for channel in channels:
+        history[channel] = {"writes": [write for step in reversed(writes[channel]) for write in step]}
+        if channel in seeds:
+            history[channel]["seed"] = seeds[channel]
+    return history
+
+
+def whole(
+    cache: MessageCache,
+    forms: ValueForms,
+    read: Callable[[CacheReader], Flow[CheckpointPage]],
+    build: Callable[[CheckpointPage, Rebuilder], Built],
+) -> Flow[Built]:
+    """What is built of the checkpoints that are read.
+
+    A thread may be deleted or pruned between two statements that read it, so that messages or values are missing. So
+    it is read again, until the same checkpoints lack something twice.
+    """
+    before: list[tuple[int, CheckpointRow]] = []
+    while True:
+        reader = CacheReader(cache)
+        page = yield from read(reader)
+        try:
+            return build(page, Rebuilder(forms, page.details, reader))
+        except CorruptRowError:
+            there = [(item.session.skey, item.row) for item in page.found]
+            if there == before:
+                raise
+            before = there
+            for item in page.found:
+                cache.forget(item.session.app, item.session.id)

@@ -92,6 +92,8 @@ class Rebuilder:
     def remember_trees(self, found: FoundCheckpoint) -> ThreadCache:
         """Take a checkpoint into the cache with its large values: another one is about to come from it."""
         thread, record = self.remember(found)
+        if thread.lacks(found.row.mentioned).ranges:
+            raise _corrupt(found)
         for channel, slot in record.slots.items():
             if slot.kind & CUT:
                 # Where it cannot be read nothing is shared with it; whoever reads the value says what is wrong.

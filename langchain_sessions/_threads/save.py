@@ -141,7 +141,8 @@ class CheckpointWriter:
     def _learn(self, at: ThreadConfig, planned: PlannedCheckpoint, start: Any, result: PutResult) -> None:
         """Remember what was committed."""
         record = planned.record
-        thread = self._cache.thread(result.session)
+        known = self._cache.thread(result.session)
+        thread = planned.thread or known  # it was forgotten meanwhile: what is known now lacks what the record names
         if planned.incoming:
             thread.add([*planned.related, *result.decision.fresh], planned.revised)
         for seq in result.decision.rooted if result.decision.rooted.ranges else ():

@@ -5,14 +5,19 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import pytest
-from langchain_core.messages import HumanMessage, RemoveMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage
+from langgraph.graph import START, MessagesState, StateGraph, add_messages
+from langgraph.types import interrupt
 
+from langchain_sessions._sql.driver.transaction import Transaction
 from langchain_sessions._sql.index import reading as sql_index
 from langchain_sessions._sql.index import scanning
 from langchain_sessions._sql.log import reading as sql
+from langchain_sessions._sql.threads import reading as thread_reading
+from langchain_sessions._sql.threads.values import read_values
 from langchain_sessions.checkpointer import SessionCheckpointSaver
 from langchain_sessions.errors import HeadConflictError
 from langchain_sessions.events import Standing
@@ -108,6 +113,25 @@ async def test_a_strict_saver_refuses_a_late_write_async(service: SessionService
     await service.aclose()
 
 
+def test_two_writers_take_one_message_over(service: SessionService) -> None:
+    """Neither knows what the other did; it was on a branch of its own, and is counted in the root once."""
+
+    class State(MessagesState):
+        draft: Annotated[list[AnyMessage], add_messages]
+
+    builder: Any = StateGraph(State)
+    builder.add_node("write", lambda _: {"draft": [AIMessage("hello", id="mine")]})
+    builder.add_edge(START, "write")
+    graphs: list[Any] = [builder.compile(checkpointer=SessionCheckpointSaver(service)) for _ in range(3)]
+    graphs[0].invoke({"messages": [HumanMessage("hi", id="q")]}, CONFIG)
+    states = [graph.get_state(CONFIG) for graph in graphs]
+    for graph, state in zip(graphs, states, strict=True):
+        graph.update_state(state.config, {"messages": state.values["draft"]}, as_node="write")
+        assert service.verify("t") == []
+    assert [message.id for message in service.messages("t")] == ["q", "mine"]
+    assert service.get("t").message_count == 2
+
+
 @pytest.mark.parametrize("last_n", [None, 2])
 def test_a_message_is_not_missed_while_a_checkpoint_takes_it_in(
     service: SessionService, monkeypatch: pytest.MonkeyPatch, last_n: int | None
@@ -187,3 +211,79 @@ def test_a_message_is_not_called_detached_while_a_checkpoint_takes_it_in(
     assert found() == [Standing.LIVE]
     graph.update_state(CONFIG, {"messages": [RemoveMessage(id="mine")]}, as_node="say")
     assert found() == ([Standing.DETACHED] if asked is None else [])
+
+
+@pytest.mark.backends("sqlite", "postgres", "mariadb")
+@pytest.mark.parametrize("then", ["is gone", "begins anew", "is pruned"])
+def test_a_thread_is_read_whole_while_somebody_removes_it(
+    open_service: Callable[..., SessionService], monkeypatch: pytest.MonkeyPatch, then: str
+) -> None:
+    """Or it is not there: that messages or values are missing for a moment is no corruption."""
+
+    class State(MessagesState):
+        words: list[str]
+
+    def graph_over(service: SessionService) -> Any:
+        builder: Any = StateGraph(State)
+        builder.add_node(
+            "say", lambda _: {"messages": [AIMessage("hello")], "words": [f"{n} words" for n in range(999)]}
+        )
+        builder.add_edge(START, "say")
+        return builder.compile(checkpointer=SessionCheckpointSaver(service))
+
+    one, other = (graph_over(open_service()) for _ in range(2))
+    one.invoke({"messages": [HumanMessage("hi", id="q")]}, CONFIG)
+    first = one.get_state(CONFIG)
+    came = 0
+
+    def removing(read: Any, *given: Any) -> Any:
+        nonlocal came
+        came += 1
+        if came == 1:  # the checkpoint was read, what it names is about to be
+            if then == "is pruned":
+                one.update_state(CONFIG, {"words": ["few"]}, as_node="say")
+                one.checkpointer.prune(["t"])
+            else:
+                one.checkpointer.delete_thread("t")
+                if then == "begins anew":
+                    one.invoke({"messages": [HumanMessage("hi", id="q2")]}, CONFIG)
+        return read(*given)
+
+    monkeypatch.setattr(thread_reading, "read_values", partial(removing, read_values))
+    values = other.get_state(CONFIG).values
+    assert came
+    assert values in (first.values, one.get_state(CONFIG).values)
+
+
+@pytest.mark.backends("sqlite")
+@pytest.mark.parametrize("read", ["a state", "a history"])
+def test_no_interrupt_is_missed_while_it_is_stored_for_good(
+    open_service: Callable[..., SessionService], monkeypatch: pytest.MonkeyPatch, read: str
+) -> None:
+    """A pruning moves what waits for the next checkpoint; after any statement of who reads it meanwhile."""
+    builder: Any = StateGraph(MessagesState)
+    builder.add_node("ask", lambda _: {"messages": [AIMessage(interrupt("sure?"))]})
+    builder.add_edge(START, "ask")
+    graphs: list[Any] = [builder.compile(checkpointer=SessionCheckpointSaver(open_service())) for _ in range(2)]
+    one, other = graphs
+    later, acts, at, came = Transaction.later, 0, 0, 0
+
+    def counting(*given: Any) -> Any:
+        nonlocal came, acts
+        answer = later(*given)
+        came += 1
+        if came == at:
+            acts += 1
+            one.checkpointer.prune([f"t{at}"])
+        return answer
+
+    while acts == at:
+        at += 1
+        config: Any = {"configurable": {"thread_id": f"t{at}"}}
+        one.invoke({"messages": [HumanMessage("hi")]}, config)
+        with monkeypatch.context() as patched:
+            came = 0
+            patched.setattr(Transaction, "later", counting)
+            state = other.get_state(config) if read == "a state" else next(iter(other.get_state_history(config)))
+        assert [each.value for each in state.interrupts] == ["sure?"], at
+    assert acts > 2

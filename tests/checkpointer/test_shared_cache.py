@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_sessions._log.log import log_of
 from langchain_sessions._threads import cache as module
 from langchain_sessions._threads.cache import ThreadCache
+from langchain_sessions.checkpointer import SessionCheckpointSaver
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,3 +69,36 @@ def test_another_thread_finds_a_message_whole_or_not_at_all(service: SessionServ
 
     assert between_all_lines(look, take_in) > 20
     assert [thread.position(message) for message in ours] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("event", ["pruned", "crowded out"])
+@pytest.mark.backends("memory", "sqlite")
+def test_a_graph_goes_on_where_its_thread_is_forgotten_as_a_checkpoint_is_stored(
+    service: SessionService, monkeypatch: pytest.MonkeyPatch, event: str
+) -> None:
+    saver = SessionCheckpointSaver(service, cache_bytes=1)
+    builder: Any = StateGraph(MessagesState)
+    for name in "ab":
+        builder.add_node(name, lambda _: {"messages": [AIMessage("hello yourself")]})
+    builder.add_edge(START, "a")
+    builder.add_edge("a", "b")
+    graph = builder.compile(checkpointer=saver)
+    other: Any = {"configurable": {"thread_id": "other"}}
+    config: Any = {"configurable": {"thread_id": "t"}}
+    graph.invoke({"messages": [HumanMessage("hello")]}, other)
+    store = log_of(service).store
+    commit = store.commit_threads
+
+    def commit_while_others_act(plans: Any) -> Any:
+        done = commit(plans)
+        saver.prune(["t"]) if event == "pruned" else saver.get_tuple(other)
+        return done
+
+    monkeypatch.setattr(store, "commit_threads", commit_while_others_act)
+    said: list[BaseMessage] = []
+    for count in (3, 6):
+        said = graph.invoke({"messages": [HumanMessage("hello")]}, config, durability="sync")["messages"]
+        assert len(said) == count
+    assert graph.get_state(config).values["messages"] == said
+    assert len(service.events("t")) == 6
+    assert service.verify("t") == []

@@ -144,10 +144,11 @@ def _glance(tx: Transaction, query: CheckpointQuery, reader: CheckpointReader) -
     if located.row is None and not tx.pipelines:
         # Where an answer is there at once, what cannot be there is not asked for.
         return _Glance(None, [], [], [], {})
+    # Before what is stored for good: what is moved there meanwhile is read twice, and not missed.
+    staged = ask_staged(tx, key)
     columns = [*checkpoint_columns(tx), c.writes]
     row = tx.later(tx.prepare(("glance", named), lambda: select(*columns).where(*place(c))), values)
     parts = tx.later(tx.prepare(("glance parts", named), lambda: select(*writes_columns(tx)).where(*place(w))), values)
-    staged = ask_staged(tx, key)
     told = None
     # MySQL and MariaDB give a recursive column the width that it has in its first row.
     may_lie_below = tx.pipelines or _lies_below(query, located, row, reader)
@@ -295,16 +296,14 @@ def _complete(
 ) -> CheckpointDetails:
     """What is needed to rebuild some checkpoints. With `glance`, its writes are known."""
     details = CheckpointDetails()
-    waiting = _ask_details(tx, found, reader, details, glance)
     sessions = {item.session.skey: item.session for item in found}
+    asked = sessions.items() if glance is None else ()  # before what is stored for good, as in `_glance`
+    staged = {skey: ask_staged(tx, SessionKey(session.app, session.id, ANYONE)) for skey, session in asked}
+    waiting = _ask_details(tx, found, reader, details, glance)
+    tx.flush()
     if glance is None:
-        staged = {
-            skey: ask_staged(tx, SessionKey(session.app, session.id, ANYONE)) for skey, session in sessions.items()
-        }
-        tx.flush()
         told = {skey: staged_in(answer) for skey, answer in staged.items()}
     else:
-        tx.flush()
         told = dict.fromkeys(sessions, glance.staged)
     missing: dict[int, SeqSet] = {}
     digests: dict[int, set[bytes]] = {}

@@ -62,7 +62,6 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement
 
     from langchain_sessions._core.checkpoints import ValueRow
-    from langchain_sessions._core.packed_texts import Packed
     from langchain_sessions._core.rows import SessionKey
     from langchain_sessions._sql.driver.transaction import Later, Transaction
     from langchain_sessions._sql.store import SqlStore
@@ -115,8 +114,10 @@ def put_checkpoint(
         _clear_taken(tx, skey, mine, staged)
     if decision.writes and plan.parent is not None:
         insert_writes(tx, skey, plan.ns, plan.parent, decision.writes)
-    if decision.fresh or decision.rooted.ranges:
-        _store_events(tx, session, decision, plan.packed)
+    if decision.edits:
+        insert_revisions(tx, skey, decision.fresh, decision.edits)
+    elif decision.fresh:
+        insert_events(tx, skey, decision.fresh, plan.packed)
     insert_checkpoint(tx, skey, decision.row)
     if plan.named_in != skey:
         name_things(tx, skey, (plan.ns, plan.ns_name), (plan.shape, plan.shape_body))
@@ -135,15 +136,6 @@ def _bring_values(tx: Transaction, skey: int, decision: PutDecision, arrived: Se
     # What another step stored may have been pruned since this saver saw it; a reference to nothing must not be written.
     if needed and (wanted := {*needed}.difference([value.digest for value in decision.values])):
         require_values(tx, skey, wanted)
-
-
-def _store_events(tx: Transaction, session: SessionRow, decision: PutDecision, packed: Packed) -> None:
-    if decision.edits:
-        insert_revisions(tx, session.skey, decision.fresh, decision.edits)
-    elif decision.fresh:
-        insert_events(tx, session.skey, decision.fresh, packed)
-    if decision.rooted.ranges:
-        root_events(tx, session, decision.rooted)
 
 
 def _is_of_parent(plan: PutPlan, item: StagedWrites | WritesPlan) -> bool:
@@ -320,7 +312,7 @@ _PLACE = {name: at for at, name in enumerate(SessionRow._fields)}
 def _recounted(
     tx: Transaction, before: SessionRow, after: SessionRow, decision: PutDecision
 ) -> dict[str | None, Counters]:
-    """How the counters of each scope change. Only rows whose standing may change are looked at."""
+    """How the counters of each scope change, and take events over. Only what may stand otherwise is looked at."""
     touched = touched_by_put(before, after, decision)
     # Of what is new one may take the place of another: a list may hold two messages of one id.
     if not touched and not decision.edits:
@@ -328,6 +320,8 @@ def _recounted(
         return tally(row for row in decision.fresh if not row.flags & r.ROOTED or row.seq in new)
     # As in `ALL_AWAKE`: no run counts as idle while counters are moved.
     rows = load_light_at(tx, before.skey, touched)
+    if decision.rooted.ranges:
+        root_events(tx, before, decision.rooted)
     view = view_of(before, load_unfinished_of(tx, before, [*rows, *decision.fresh]), r.ALL_AWAKE)
     head = tuple(decode_ranges(after.head_runs)) if after.head_runs is not None else None
     view_after = LogView(Ledger.decode(after.ledger), head, view.invocations, after.last_seq)

@@ -379,5 +379,5 @@ def _moved(at: Partitions, head: SessionHead, plan: PutPlan, decision: PutDecisi
         keys.at(head.skey, keys.EVENT, row.seq): dump_event(row) for row in rooted if row.seq in decision.rooted
     }
     stood, stand = yield from views_between(at, head, after, [*rooted, *decision.fresh])
-    counted = counted_after_put(stood, stand, rooted, decision)
+    counted = counted_after_put(stood, stand, stored, decision)
     return after.adding(counted), rows
