@@ -1,17 +1,17 @@
 """Messages of threads as objects: ours, never the caller's, and checked each time they are handed out.
 
-An object that was served may be changed in place by whoever got it. So each has a snapshot of its fields; a list is
-compared with its snapshots in C (0.1 µs per message) before it is served again, and what changed is built again. A
-snapshot is made when it is first compared: a thread that is read once, and no more, has none.
+An object that was served may be changed in place by whoever got it. So a list is asked whether it is untouched, in C,
+before it is served again, and what changed is built again. Where nobody knows what messages held they are compared
+with snapshots of their fields, which are made when they are first needed.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from contextlib import nullcontext
-from itertools import islice, repeat
-from operator import attrgetter, is_
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import compress, islice, repeat
+from operator import attrgetter, is_not
+from typing import TYPE_CHECKING, Any
 
 from langchain_sessions._core.checkpoints import NAMES_WITHIN, MessageParts, MessageRow, blanked_at
 from langchain_sessions._core.codec.any_message import equal
@@ -22,6 +22,7 @@ from langchain_sessions._core.rows import EDIT, NO_MESSAGE_ID, EventRow, Session
 from langchain_sessions._threads.given import Recognised
 from langchain_sessions._threads.split import KNOWN, held, is_message_list, size_of
 from langchain_sessions._threads.trees import TreeCache
+from langchain_sessions._threads.untouched import Untouched, View, found_untouched, untouched
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -37,27 +38,13 @@ _extras = attrgetter("__pydantic_extra__")
 _parts = attrgetter(*MessageRow._fields)
 _PER_MESSAGE = 1_500
 _RECORDS = 64
-_MADE = 16
+_FEW = 16
+"""So many messages are compared with their snapshots: of more it is found out what they hold, to ask them at once."""
 _GROWING = 8
 """Threads that may have grown since they were last weighed; to weigh all would make a call cost what others hold."""
 _EMPTY: dict[str, Any] = {}
 _MANY = 200
 """From so many messages on the collector rests while they are made: before, it would hardly have looked."""
-
-
-class _View(NamedTuple):
-    """The messages of a list with their fields and the snapshots of these, side by side, as far as those are made."""
-
-    runs: list[SeqRange]
-    objects: list[BaseMessage]
-    fields: list[dict[str, Any]]
-    extras: list[dict[str, Any] | None]
-    snapshots: list[dict[str, Any]]
-
-
-def _alike(messages: Sequence[BaseMessage], others: Sequence[BaseMessage], snapshots: Sequence[dict[str, Any]]) -> bool:
-    """Whether messages have the classes of others, and the fields that were stored."""
-    return [*map(type, messages)] == [*map(type, others)] and equal([*map(_fields, messages)], snapshots)
 
 
 class ThreadCache:
@@ -101,7 +88,9 @@ class ThreadCache:
         """How many of the older revisions of a message were sorted by the length of their text, and those."""
         self._known = NO_SEQS
         self._bytes = 0
-        self._last: _View | None = None
+        self._last: View | None = None
+        self._new: tuple[Sequence[int], Untouched] | None = None
+        """Many messages that were made at once, and where they are stored."""
 
     @property
     def size(self) -> int:
@@ -111,7 +100,7 @@ class ThreadCache:
     def add(self, rows: Iterable[EventRow | MessageParts], revised: Iterable[str] = ()) -> None:
         """Take stored events in, and of which messages no revision up to the newest is missing now."""
         given, known = {row[0]: row for row in rows}, self.rows
-        new = {seq: row for seq, row in given.items() if seq not in known}
+        new = {seq: row for seq, row in given.items() if seq not in known} if known else given
         if new:
             with resting_collector() if len(new) >= _MANY else nullcontext():
                 self._make(new)
@@ -125,15 +114,21 @@ class ThreadCache:
             rows = [_parts(row) if type(row) is EventRow else row for row in rows]
         seqs, idents, kinds, flags, texts, bodies = zip(*rows, strict=True)
         none = repeat(None)
-        made, left = self._codec.cast(zip(none, idents, kinds, flags, none, texts, bodies, strict=False))
+        fields: list[dict[str, Any]] = []
+        extras: list[dict[str, Any]] = []
+        each = zip(none, idents, kinds, flags, none, texts, bodies, strict=False)
+        made, left = self._codec.cast(each, (fields, extras))
         for at in left:
             made[at] = self._build(MessageRow(*rows[at]))
-        objects, snapshots = self._objects, self._snapshots
-        for seq, body, message in zip(seqs, bodies, made, strict=True):
-            objects[seq] = message
-            # A snapshot of a text and an id is made when it is first compared.
-            if body is not None and seq not in snapshots:
-                snapshots[seq] = held(vars(message))
+        snapshots, told = self._snapshots, [*compress(range(len(rows)), map(is_not, bodies, none))]
+        for at in told:
+            # A snapshot of a text and an id is made when it is first needed.
+            snapshots[seqs[at]] = snapshots.get(seqs[at]) or held(vars(made[at]))
+        if len(made) > _FEW and not left:
+            # Nobody got any of them yet.
+            found = untouched(made, fields, extras, {at: snapshots[seqs[at]] for at in told})
+            self._new = None if found is None else (seqs, found)
+        self._objects.update(zip(seqs, made, strict=True))
         self._bytes += sum(map(len, filter(None, texts))) + sum(map(len, filter(None, bodies)))
         # In this order, since other threads look: what has a name or counts as known is there whole.
         self.rows.update(new)
@@ -143,7 +138,7 @@ class ThreadCache:
         """Remember where messages with ids are stored."""
         newest, each = self._newest, zip(seqs, idents, flags, strict=True)
         named = {ident: seq for seq, ident, flag in each if not flag & NO_MESSAGE_ID}
-        if len(named) == len(seqs) and newest.keys().isdisjoint(named):
+        if len(named) == len(seqs) and (not newest or newest.keys().isdisjoint(named)):
             newest.update(named)
             return
         for seq, ident, flag in zip(seqs, idents, flags, strict=True):
@@ -192,16 +187,15 @@ class ThreadCache:
             self._is_plain = False
         return message
 
-    def _view(self, runs: list[SeqRange]) -> _View:
+    def _view(self, runs: list[SeqRange]) -> View:
         """The messages of a list; mostly it is the last one that was looked at, or goes on from there."""
         last = self._last
         if last is not None and last.runs == runs:
+            if not last.is_known:
+                self._last = last = last._replace(is_known=True)
             return last
         objects: list[BaseMessage] = []
-        fields: list[dict[str, Any]] = []
-        extras: list[dict[str, Any] | None] = []
-        snapshots: list[dict[str, Any]] = []
-        left = runs
+        known, left = None, runs
         if (
             last is not None
             and last.runs
@@ -211,14 +205,15 @@ class ThreadCache:
             at = len(last.runs) - 1
             (first, end), (first_now, end_now) = last.runs[at], runs[at]
             if first == first_now and end <= end_now:
-                _, objects, fields, extras, snapshots = last
-                objects, fields, extras, snapshots = [*objects], [*fields], [*extras], [*snapshots]
+                objects, known = [*last.objects], last.untouched
                 left = [(end + 1, end_now), *runs[at + 1 :]]
-        seqs = expand_ranges(left)
+        is_known, seqs = bool(objects), expand_ranges(left)
         objects += map(self._objects.__getitem__, seqs)
-        fields += map(_fields, objects[len(fields) :])
-        extras += map(_extras, objects[len(extras) :])
-        self._last = view = _View(runs, objects, fields, extras, snapshots)
+        if not is_known and self._new is not None:
+            stored, new = self._new
+            if [*stored] == seqs[: len(stored)] and new.begins(objects):
+                known, self._new = new, None
+        self._last = view = View(runs, objects, known, is_known)
         return view
 
     def _snapshot(self, seq: int) -> dict[str, Any]:
@@ -240,21 +235,13 @@ class ThreadCache:
                 fields["id"] = None if flags & NO_MESSAGE_ID else ident
         return [*map(snapshots.__getitem__, seqs)]
 
-    def _snapshots_of(self, view: _View) -> list[dict[str, Any]]:
-        """Those of a view, all of them. A view is never changed: another thread may be looking at it."""
-        if len(view.snapshots) == len(view.objects):
-            return view.snapshots
-        more = expand_ranges(without_first(view.runs, len(view.snapshots)))
-        whole = view._replace(snapshots=view.snapshots + self._cast_snapshots(more))
-        if self._last is view:
-            self._last = whole
-        return whole.snapshots
-
     def serve(self, runs: list[SeqRange]) -> list[BaseMessage]:
         """The messages of a list, as they were stored."""
         view = self._view(runs)
         is_first, self._is_fresh = self._is_fresh, False
         if is_first or self._begins(view.objects, view):
+            if not is_first:
+                self._get_to_know(view)
             return view.objects.copy()
         self._last = None
         return [
@@ -270,29 +257,40 @@ class ThreadCache:
             self.serve(list(left.ranges))
         return [*map(self._objects.__getitem__, expand_ranges(runs))]
 
-    def _begins(self, messages: list[BaseMessage], view: _View) -> bool:
+    def _get_to_know(self, view: View) -> None:
+        """Find out what the messages of a view hold, of which that is not known: it is about to be asked again."""
+        known = view.untouched
+        count = 0 if known is None else len(known.objects)
+        if self._is_plain and view.is_known and len(view.objects) - count > _FEW:
+            seqs = expand_ranges(without_first(view.runs, count))
+            more = found_untouched(view.objects[count:], self._cast_snapshots(seqs))
+            if more is not None and self._last is view:
+                self._last = view._replace(untouched=more if known is None else known.and_more(more))
+
+    def _begins(self, messages: list[BaseMessage], view: View) -> bool:
         """Whether a list begins with the messages of a view, as they were stored."""
-        objects = view.objects
-        size = len(objects)
-        if len(messages) < size:
-            return False
-        snapshots = self._snapshots_of(view)
+        objects, known, count = view.objects, view.untouched, 0
         # The last ones may be objects of whoever made them; those before were served by us.
-        served = size if messages is objects else max(0, size - _MADE)
-        made = messages[served:size]
-        if self._is_plain and (not made or all(map(is_, messages, objects[:served]))):
-            # LangChain's own classes keep their fields in one dictionary for life, and what is extra in another.
-            return (
-                equal(view.fields, snapshots)
-                and not any(view.extras)
-                and _alike(made, objects[served:], snapshots[served:])
-                and not any(map(_extras, made))
-            )
-        messages = messages[:size]
-        extras = [self._extra_snapshots.get(seq, _EMPTY) for seq in expand_ranges(view.runs)]
-        return _alike(messages, objects, snapshots) and equal(
-            [extra or _EMPTY for extra in map(_extras, messages)], extras
-        )
+        if len(messages) < len(objects):
+            return False
+        if known is not None and (messages is objects or known.begins(messages)):
+            if not known.stands():
+                return False
+            count = len(known.objects)
+        rest = messages[count : len(objects)]
+        return not rest or self._are_alike(rest, expand_ranges(without_first(view.runs, count)))
+
+    def _are_alike(self, messages: list[BaseMessage], seqs: list[int]) -> bool:
+        """Whether messages have the classes and the fields that were stored."""
+        if not self._holds(seqs[0], messages[0]):  # often the first one differs, if any
+            return False
+        kinds = [type(self._objects[seq]) for seq in seqs]
+        if [*map(type, messages)] != kinds or not equal([*map(_fields, messages)], self._cast_snapshots(seqs)):
+            return False
+        extras, stored = [*map(_extras, messages)], self._extra_snapshots
+        if not stored:
+            return not any(extras)
+        return equal([extra or _EMPTY for extra in extras], [stored.get(seq, _EMPTY) for seq in seqs])
 
     def _holds(self, seq: int, message: BaseMessage) -> bool:
         if type(message) is not type(self._objects[seq]) or not equal(message.__dict__, self._snapshot(seq)):

@@ -36,7 +36,7 @@ _SIGN = b"\xc1"
 """MessagePack never has it where a value begins."""
 _REFERENCE, _SHORT = b"\x81\xb6langchain_sessions:ref\x93", _SIGN + b"\1"
 KNOWN = frozenset(CODES)
-_LEAVES = frozenset({str, int, float, bool, type(None), bytes})
+LEAVES = frozenset({str, int, float, bool, type(None), bytes})
 _WALKED = frozenset({str, list, dict, tuple, Send, Overwrite, _DeltaSnapshot})
 _LIST, _ONE, _TEXT = 0, 1, 2
 MIN_TEXT = 32
@@ -117,7 +117,7 @@ def split(value: Any, wanted: Wanted) -> Split | None:
         value: Any value.
         wanted: Asked for each message, and for each string that might be a message's text.
     """
-    if type(value) in _LEAVES:
+    if type(value) in LEAVES:
         return None
     references: list[BaseMessage | str] = []
     try:
@@ -151,7 +151,7 @@ def _walk(value: Any, wanted: Wanted, into: list[BaseMessage | str]) -> Any:
             into.append(value)
             return {MARK: [_TEXT, len(into) - 1]}
         return value
-    if kind in _LEAVES:
+    if kind in LEAVES:
         return value
     if issubclass(kind, BaseMessage):
         if is_event(value) and wanted(value):
@@ -211,7 +211,7 @@ def join(skeleton: Any, messages: Sequence[BaseMessage], text_of: Callable[[int]
         text_of: The text at the place of a reference.
     """
     kind = type(skeleton)
-    if kind in _LEAVES or isinstance(skeleton, BaseMessage):
+    if kind in LEAVES or isinstance(skeleton, BaseMessage):
         return skeleton
     if kind is dict:
         mark = skeleton.get(MARK)
@@ -280,12 +280,12 @@ def snapshot(value: Any) -> Any:
     if kind is dict:
         copied = value.copy()
         for key, item in value.items():
-            if type(item) not in _LEAVES:
+            if type(item) not in LEAVES:
                 copied[key] = snapshot(item)
         return copied
     if kind is list:
-        return [item if type(item) in _LEAVES else snapshot(item) for item in value]
-    if kind in _LEAVES:
+        return [item if type(item) in LEAVES else snapshot(item) for item in value]
+    if kind in LEAVES:
         return value
     if kind is tuple:
         return tuple(snapshot(item) for item in value)

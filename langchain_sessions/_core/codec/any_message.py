@@ -303,11 +303,15 @@ class MessageCodec:
             made[at] = self.decode(session_id, rows[at])
         return made
 
-    def cast(self, rows: Iterable[tuple[Any, ...]]) -> tuple[list[BaseMessage], list[int]]:
+    def cast(
+        self, rows: Iterable[tuple[Any, ...]], held: tuple[list[dict[str, Any]], list[dict[str, Any]]] | None = None
+    ) -> tuple[list[BaseMessage], list[int]]:
         """The messages of rows of `SAID` columns, and which of them are for `decode`: those stand there as None.
 
         Nearly all hold a text, an id and what plain JSON says besides. They are made here, with no call for each part.
+        `held` is given the fields of each that is made, and its extra fields, of which there are none.
         """
+        made, extras = held or ([], [])
         messages: list[Any] = []
         left: list[int] = []
         of_kind = self._of_kind
@@ -347,10 +351,13 @@ class MessageCodec:
                 _set_names(message, {"content", *said})
             else:
                 _set_names(message, {"content"})
+            extra: dict[str, Any] = {}
             _set_fields(message, fields)
-            _set_extra(message, {})
+            _set_extra(message, extra)
             _set_private(message, None)
             messages.append(message)
+            made.append(fields)
+            extras.append(extra)
         return messages, left
 
 

@@ -7,7 +7,6 @@ ledger, so an undone rewind brings it back by itself.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Select, and_, bindparam, or_, select
@@ -15,8 +14,6 @@ from sqlalchemy import ColumnElement, Select, and_, bindparam, or_, select
 from langchain_sessions._core.checkpoints import (
     WITHIN,
     CheckpointRow,
-    MessageParts,
-    MessageRow,
     PackedWrites,
     StagedWrites,
     digests_in,
@@ -26,11 +23,9 @@ from langchain_sessions._core.checkpoints import (
     writes_in_sight,
 )
 from langchain_sessions._core.edge import packed_id, unpacked_id
-from langchain_sessions._core.packed_texts import text_in
 from langchain_sessions._core.ranges import SeqSet
 from langchain_sessions._core.rows import ANYONE, SessionKey, SessionRow, owner_shape
 from langchain_sessions._sql.driver.transaction import Later, Transaction, call_passed_in
-from langchain_sessions._sql.driver.workers import beside
 from langchain_sessions._sql.log.expiry_in_sql import is_there
 from langchain_sessions._sql.log.lookup import (
     ask_staged,
@@ -45,7 +40,7 @@ from langchain_sessions._sql.log.lookup import (
 )
 from langchain_sessions._sql.tables.types import as_bytes
 from langchain_sessions._sql.threads.staging import packed_writes, selecting_writes, writes_columns
-from langchain_sessions._sql.threads.values import read_values, rows_of_values, values_below
+from langchain_sessions._sql.threads.values import read_events, read_values, rows_of_values, values_below
 from langchain_sessions.errors import SessionNotFoundError
 from langchain_sessions.stores._threads import (
     CheckpointDetails,
@@ -62,7 +57,6 @@ if TYPE_CHECKING:
 
 # Candidates that are read at once; what is out of sight or not accepted among them is read in vain.
 _PAGE = 50
-_TEXT = MessageRow._fields.index("text")
 
 
 def find_checkpoints(
@@ -379,30 +373,6 @@ def _ask_parts(tx: Transaction, skey: int, row: CheckpointRow) -> Later:
         return selecting_writes(tx, lambda t: [t.c[name] == bindparam(name) for name in ("skey", "ns", "cid")])
 
     return tx.later(tx.prepare("parts", build), {"skey": skey, "ns": row.ns, "cid": packed_id(row.cid)})
-
-
-def read_events(tx: Transaction, skey: int, seqs: SeqSet) -> list[MessageParts]:
-    """What `MessageRow`s are made of, at some positions."""
-    e = tx.tables.events.c
-
-    def build() -> Select[Any]:
-        mine = (e.skey == bindparam("skey"), e.seq.between(bindparam("low"), bindparam("high")))
-        return select(*(tx.tables.of_event[name] for name in (*MessageRow._fields, "packed"))).where(*mine)
-
-    statement = tx.prepare("messages between", build)
-    answers = [tx.later(statement, {"skey": skey, "low": low, "high": high}) for low, high in seqs.ranges]
-    tx.flush()
-    found = [row for answer in answers for row in answer.rows]
-    packed = [len(row[-1]) for row in found if row[-1] is not None]
-    return beside(packed, partial(_with_texts, found)) if packed else [row[:-1] for row in found]
-
-
-def _with_texts(found: Sequence[tuple[Any, ...]]) -> list[MessageParts]:
-    return [row[:-1] if row[-1] is None or row[_TEXT] is not None else _unpacked(*row) for row in found]
-
-
-def _unpacked(*found: Any) -> MessageRow:
-    return MessageRow(*found[:-1])._replace(text=text_in(found[-1]))
 
 
 def load_lineage(

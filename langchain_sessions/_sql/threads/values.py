@@ -1,14 +1,18 @@
-"""Values that lie beside checkpoints, and the pieces that they consist of: written, read with all below, swept."""
+"""What lies beside checkpoints: values, and the pieces that they consist of, and the messages that they mention."""
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnElement, Select, bindparam, case, delete, func, literal_column, select, true, update
 
-from langchain_sessions._core.checkpoints import ValueRow, digests_in, unpack_writes
+from langchain_sessions._core.checkpoints import MessageParts, MessageRow, ValueRow, digests_in, unpack_writes
+from langchain_sessions._core.packed_texts import text_in
 from langchain_sessions._core.piece_removal import made_whole, staying, tellers, told_anew
 from langchain_sessions._core.piece_rows import DELTAS, NAME, NAMING, NODE, SPLICE, kids_of
+from langchain_sessions._sql.driver.workers import beside
 from langchain_sessions._sql.log.lookup import add_rows
 from langchain_sessions._sql.tables.types import as_bytes, quoted
 from langchain_sessions._sql.threads.staging import replace_writes, writes_stored
@@ -18,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from langchain_sessions._core.checkpoints import CheckpointRow
+    from langchain_sessions._core.ranges import SeqSet
     from langchain_sessions._sql.driver.transaction import Transaction
 
 _PLACES = 64
@@ -26,6 +31,7 @@ _PLACES = 64
 _CHUNK = 256
 _PARAMETERS = [f"d{at}" for at in range(_CHUNK)]
 _WITH_NAMES = frozenset(NAMING)
+_TEXT = MessageRow._fields.index("text")
 
 
 def insert_values(tx: Transaction, skey: int, values: Sequence[ValueRow]) -> None:
@@ -176,3 +182,36 @@ def _names(count: int) -> Sequence[str]:
 def _named(skey: int, names: Sequence[str], digests: Sequence[bytes]) -> dict[str, Any]:
     padded = [*digests, *[digests[-1]] * (len(names) - len(digests))]
     return {"skey": skey, **dict(zip(names, padded, strict=True))}
+
+
+def read_events(tx: Transaction, skey: int, seqs: SeqSet) -> list[MessageParts]:
+    """What `MessageRow`s are made of, at some positions."""
+    e = tx.tables.events.c
+    # Where a column may hold anything, a packed text takes the place of the text that is not there.
+    is_one = tx.flavour == "sqlite"
+
+    def build() -> Select[Any]:
+        mine = (e.skey == bindparam("skey"), e.seq.between(bindparam("low"), bindparam("high")))
+        columns = {name: tx.tables.of_event[name] for name in (*MessageRow._fields, "packed")}
+        if is_one:
+            columns["text"] = func.coalesce(columns["text"], columns.pop("packed")).label("text")
+        return select(*columns.values()).where(*mine)
+
+    statement = tx.prepare("messages between", build)
+    answers = [tx.later(statement, {"skey": skey, "low": low, "high": high}) for low, high in seqs.ranges]
+    tx.flush()
+    found = chain.from_iterable(answer.rows for answer in answers)
+    if is_one:
+        return [row if type(row[_TEXT]) is not bytes else _unpacked(row, row[_TEXT]) for row in found]
+    rows = [*found]
+    packed = [len(row[-1]) for row in rows if row[-1] is not None]
+    return beside(packed, partial(_with_texts, rows)) if packed else [row[:-1] for row in rows]
+
+
+def _with_texts(found: Sequence[tuple[Any, ...]]) -> list[MessageParts]:
+    return [row[:-1] if row[-1] is None or row[_TEXT] is not None else _unpacked(row[:-1], row[-1]) for row in found]
+
+
+def _unpacked(found: tuple[Any, ...], packed: bytes) -> MessageRow:
+    """A message whose text is packed."""
+    return MessageRow(*found)._replace(text=text_in(packed))
