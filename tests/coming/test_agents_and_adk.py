@@ -12,11 +12,14 @@ from sqlalchemy import create_engine, text
 
 from langchain_sessions import InvalidInputError, SessionMemoryAdvisor, SessionService, import_threads
 from langchain_sessions._importing.messages import adk_message, agents_message
+from langchain_sessions._importing.opening import open_source
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from langchain_core.messages import BaseMessage
+
+    from langchain_sessions import ImportProgress
 
 # Of which each alphabet of base64 writes two characters in its own way.
 PIXELS = b"\xff\xfe\xfb\xef" * 3
@@ -39,6 +42,18 @@ STRUCTURE = "CREATE TABLE message_structure (session_id TEXT, message_id INTEGER
         (
             {"type": "input_file", "filename": "a.pdf", "file_data": f"data:application/pdf;base64,{BASE64}"},
             {"type": "file", "base64": BASE64, "mime_type": "application/pdf", "filename": "a.pdf"},
+        ),
+        (
+            {"type": "input_image", "image_url": "https://x.test/a.png", "detail": "high"},
+            {"type": "image_url", "image_url": {"url": "https://x.test/a.png", "detail": "high"}},
+        ),
+        (
+            {"type": "input_file", "filename": "a.csv", "file_data": BASE64},
+            {"type": "file", "base64": BASE64, "mime_type": "text/csv", "filename": "a.csv"},
+        ),
+        (
+            {"type": "input_file", "file_data": base64.b64encode(b"%PDF-1.7").decode()},
+            {"type": "file", "base64": base64.b64encode(b"%PDF-1.7").decode(), "mime_type": "application/pdf"},
         ),
         ({"type": "input_file", "file_url": "https://x.test/a.pdf"}, {"type": "file", "url": "https://x.test/a.pdf"}),
         (
@@ -67,6 +82,21 @@ def test_what_adk_shows_a_model(encode: Any, mime_type: str, kind: str) -> None:
         {"type": "text", "text": "What is it?"},
         {"type": kind, "base64": BASE64, "mime_type": mime_type},
         {"type": kind, "url": "gs://x/y", "mime_type": mime_type, "filename": "y"},
+    ]
+
+
+def test_how_closely_adk_has_a_model_look_is_kept() -> None:
+    inline = {"data": BASE64, "mime_type": "video/mp4"}
+    shown = {"media_resolution": {"level": "MEDIA_RESOLUTION_HIGH"}, "video_metadata": {"end_offset": "3s"}}
+    (said,) = adk_message({"role": "user", "parts": [{"inline_data": inline, **shown}]}, "user")
+    assert said.content == [
+        {
+            "type": "video",
+            "base64": BASE64,
+            "mime_type": "video/mp4",
+            "media_resolution": "MEDIA_RESOLUTION_HIGH",
+            "video_metadata": {"end_offset": "3s"},
+        }
     ]
 
 
@@ -130,10 +160,16 @@ def test_each_branch_of_the_agents_library_is_a_session(tmp_path: Path) -> None:
         for message, branch in ((1, "main"), (2, "main"), (1, "alt"), (3, "alt")):
             connection.execute(text(f"INSERT INTO message_structure VALUES ('chat', {message}, '{branch}')"))
     engine.dispose()
+    source = open_source(url).histories
+    assert source is not None
+    assert source.count() == 6
+    source.close()
     with SessionService(f"sqlite:///{tmp_path / 'here.db'}") as sessions:
         for messages in (6, 0):
-            report = import_threads(sessions, url, user="ada")
+            progress: list[ImportProgress] = []
+            report = import_threads(sessions, url, user="ada", progress=progress.append)
             assert (report.threads, report.messages, report.problems) == (3, messages, ())
+            assert [(each.threads, each.total) for each in progress] == [(1, 3), (2, 3), (3, 3)]
         found = {each.id: [message.text for message in sessions.messages(each.id)] for each in sessions.list_sessions()}
     assert found == {"chat": ["one", "two", "of no branch"], "chat/alt": ["one", "other two"], "plain": ["hello"]}
 
