@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 
 from langchain_sessions._chat import prompt as prompts
 from langchain_sessions._chat.fit import compact_before, prompt_costs, shorten
@@ -27,6 +27,7 @@ from langchain_sessions._chat.store_run import (
     mark_run,
     store_ending,
     store_messages,
+    take_up_call,
     take_up_edits,
     told_by_content,
 )
@@ -162,7 +163,12 @@ class Call:
         )
         context = yield from call._look_at_log()
         try:
-            yield from call._store_request(context)
+            try:
+                yield from call._store_request(context)
+            except EventNotFoundError:
+                # A rewind came between the two, and is taken for one that came before.
+                call.invocation_id, call.context = run_id, None
+                yield from call._store_request((yield from call._look_at_log()))
             compaction = call.options.compaction
             has_window = model.context_window or getattr(model.model, "profile", None)
             if compaction is not None and (compaction.where == "before" or has_window):
@@ -181,6 +187,8 @@ class Call:
             yield from ask(self.address.sessions.open, self.address.session_id)
             context = PromptContext()
         self.news = yield from prompts.look_for_news(options, self.address, context, body, state)
+        if self.news.fresh and not self.news.answers and all(isinstance(message, ToolMessage) for message in body):
+            self.news = yield from take_up_call(options, self.address, self.news)
         if self.news.invocation_id is not None:
             self.invocation_id = self.news.invocation_id
         elif not self.news.ended and not self.news.told and self.news.newest <= context.version:
@@ -214,7 +222,7 @@ class Call:
         examples = [told_by_content(m, options.branch) for m in news.examples] if options.store_examples else []
         fresh = [*system, *examples, *self.keeping.question(news.fresh)]
         if fresh or not news.is_open:
-            self.appended = tuple((yield from self._append(fresh, InvocationStatus.OPEN)))
+            self.appended = tuple((yield from self._append(fresh, InvocationStatus.OPEN, answers=news.answers)))
             yield from self._adopt_runs(context.version)
 
     def _new_system(self, context: PromptContext) -> list[SystemMessage]:
