@@ -389,11 +389,16 @@ class Call:
             self._report("What arrived before the reader left was not stored", error)
 
     def fail(self, partial: AIMessage | None, error: BaseException) -> Flow[None]:
-        """The call failed: mark the run, and keep what arrived in a run of its own, out of a retry's way."""
+        """The call failed: mark the run, and keep what arrived in a run of its own, out of a retry's way.
+
+        Where a rewind took back what was to be answered nothing failed: what it left of the run stays in sight.
+        """
+        is_taken_back = isinstance(error, EventNotFoundError)
+        status = InvocationStatus.INTERRUPTED if is_taken_back else InvocationStatus.FAILED
         try:
-            yield from self._append([], InvocationStatus.FAILED)
+            yield from self._append([], status)
             for run in self.news.others:
-                yield from self._mark(run, InvocationStatus.FAILED)
+                yield from self._mark(run, status)
             if partial is not None and not self.keeping.is_whole and not self.news.is_taken_back:
                 yield from store_messages(
                     self.options,

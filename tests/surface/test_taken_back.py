@@ -86,6 +86,52 @@ async def test_an_answer_to_what_was_taken_back_is_told_and_not_kept(
     assert stored.verify("s1") == []
 
 
+@pytest.mark.parametrize("how", ["advisor", "stream", "middleware", "middleware and saver"])
+async def test_who_goes_back_to_the_question_while_a_later_call_speaks_sees_the_question(
+    face: Face, stored: SessionService, how: str
+) -> None:
+    """It stands as it was gone back to, is shown to the next call, and is answered where it is sent again."""
+
+    @tool
+    def look(city: str) -> str:
+        """Look."""
+        return f"sun in {city}"
+
+    calls = AIMessage("", tool_calls=[{"name": "look", "args": {"city": "Rome"}, "id": "c1"}])
+    model = Speaking(replies=[calls, "to nobody", "sunny", "bye"])
+    is_agent = "middleware" in how
+    saver = SessionCheckpointSaver(stored) if "saver" in how else None
+    agent: Any = create_agent(model, [look], middleware=[SessionMemoryMiddleware(stored)], checkpointer=saver)
+    chat: Any = agent if is_agent else SessionMemoryAdvisor(stored).wrap(model)
+    config = with_thread(config_for("s1")) if is_agent else config_for("s1")
+    asked = HumanMessage("weather?", id="q")
+
+    async def ask(said: Any) -> None:
+        if is_agent:
+            await face.invoke(chat, {"messages": said}, config, **({"durability": "sync"} if saver else {}))
+        elif how == "stream":
+            await face.stream(chat, said, config)
+        else:
+            await face.invoke(chat, said, config)
+
+    def back() -> None:
+        question = next(event for event in stored.events("s1") if event.message and event.message.text == "weather?")
+        stored.rewind("s1", to_seq=question.seq)
+
+    model.meanwhile[1] = back
+    await ask([asked])
+    if not is_agent:
+        await ask([ToolMessage("sun in Rome", tool_call_id="c1")])
+    assert [message.text for message in stored.messages("s1")] == ["weather?"]
+    assert stored.count("s1").events == 1
+    await ask([asked])
+    assert model.shown[-1] == ["weather?"]
+    await ask([HumanMessage("thanks")])
+    assert model.shown[-1] == ["weather?", "sunny", "thanks"]
+    assert [message.text for message in stored.messages("s1")] == ["weather?", "sunny", "thanks", "bye"]
+    assert stored.verify("s1") == []
+
+
 async def test_what_was_taken_back_and_brought_back_is_answered(face: Face, stored: SessionService) -> None:
     model = Speaking(replies=["hello", "here I am", "bye"])
     chat = SessionMemoryAdvisor(stored).wrap(model)
