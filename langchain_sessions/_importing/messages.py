@@ -9,6 +9,7 @@ from langchain_core.messages import (
     AIMessage,
     BaseMessage,
     HumanMessage,
+    InvalidToolCall,
     SystemMessage,
     ToolMessage,
     convert_to_messages,
@@ -52,15 +53,40 @@ def exported_message(value: Mapping[str, Any]) -> BaseMessage:
 
 
 def openai_message(value: Mapping[str, Any]) -> BaseMessage:
-    """One message of OpenAI's chat format."""
-    return convert_to_messages([dict(value)])[0]
+    """One message of OpenAI's chat format; a call whose arguments are none is kept as such."""
+    calls = value.get("tool_calls") or ()
+    broken = [call for call in calls if _arguments(call.get("function", {}).get("arguments", "{}")) is None]
+    if not broken:
+        return convert_to_messages([dict(value)])[0]
+    whole = [call for call in calls if call not in broken]
+    said = convert_to_messages([{**value, "tool_calls": whole or None, "content": value.get("content") or ""}])[0]
+    named = (_malformed(each.get("id"), each["function"].get("name"), each["function"]["arguments"]) for each in broken)
+    return said.model_copy(update={"invalid_tool_calls": list(named)})
+
+
+def _arguments(given: Any) -> dict[str, Any] | None:
+    """The arguments of a call; None where what a model wrote for them is none."""
+    try:
+        found = json.loads(given or "{}", strict=False) if isinstance(given, str) else given
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _malformed(call_id: Any, name: Any, args: Any) -> InvalidToolCall:
+    problem = "its arguments are no object of JSON"
+    return InvalidToolCall(type="invalid_tool_call", id=call_id, name=name, args=str(args), error=problem)
 
 
 def agents_message(item: Mapping[str, Any]) -> BaseMessage:
     """One item of OpenAI's responses format, as the agents library stores it."""
     kind, name = item.get("type", "message"), item.get("id")
     if kind == "function_call":
-        call = {"id": item["call_id"], "name": item["name"], "args": json.loads(item["arguments"] or "{}")}
+        args = _arguments(item["arguments"])
+        if args is None:
+            broken = _malformed(item["call_id"], item["name"], item["arguments"])
+            return AIMessage("", id=name, invalid_tool_calls=[broken])
+        call = {"id": item["call_id"], "name": item["name"], "args": args}
         return AIMessage("", id=name, tool_calls=[{**call, "type": "tool_call"}])
     if kind == "function_call_output":
         output = item["output"]

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 from langchain_core.language_models import FakeListChatModel
+from langchain_core.messages import AIMessage
 from sqlalchemy import create_engine, text
 
 from langchain_sessions import InvalidInputError, SessionMemoryAdvisor, SessionService, import_threads
-from langchain_sessions._importing.messages import adk_message, agents_message
+from langchain_sessions._importing.messages import adk_message, agents_message, openai_message
 from langchain_sessions._importing.opening import open_source
 
 if TYPE_CHECKING:
@@ -67,6 +68,20 @@ STRUCTURE = "CREATE TABLE message_structure (session_id TEXT, message_id INTEGER
 def test_what_the_agents_library_shows_a_model(part: dict[str, Any], block: dict[str, Any]) -> None:
     said = agents_message({"role": "user", "content": [{"type": "input_text", "text": "What is it?"}, part]})
     assert said.content == [{"type": "text", "text": "What is it?"}, block]
+
+
+@pytest.mark.parametrize("written", ["{bad", "[1]", '"x"'])
+def test_a_call_whose_arguments_are_none_comes_over_as_such(written: str) -> None:
+    """It was dropped, and the result behind it answered nothing."""
+    item = {"type": "function_call", "call_id": "c1", "name": "look", "arguments": written}
+    asked = {"function": {"name": "look", "arguments": written}, "type": "function", "id": "c1"}
+    fine = {"function": {"name": "look", "arguments": "{}"}, "type": "function", "id": "c2"}
+    chat = {"role": "assistant", "content": None, "tool_calls": [asked, fine]}
+    for said in (agents_message(item), openai_message(chat)):
+        assert isinstance(said, AIMessage)
+        (broken,) = said.invalid_tool_calls
+        assert (broken["id"], broken["name"], broken["args"]) == ("c1", "look", written)
+        assert [call["id"] for call in said.tool_calls] == (["c2"] if said.tool_calls else [])
 
 
 @pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
