@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 from langchain_core.language_models import FakeListChatModel
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, ToolMessage
 from sqlalchemy import create_engine, text
 
 from langchain_sessions import InvalidInputError, SessionMemoryAdvisor, SessionService, import_threads
-from langchain_sessions._importing.messages import adk_message, agents_message, openai_message
+from langchain_sessions._importing.messages import adk_message, agents_message, openai_message, read_with
 from langchain_sessions._importing.opening import open_source
+from langchain_sessions._importing.values import SourceError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,6 +69,40 @@ STRUCTURE = "CREATE TABLE message_structure (session_id TEXT, message_id INTEGER
 def test_what_the_agents_library_shows_a_model(part: dict[str, Any], block: dict[str, Any]) -> None:
     said = agents_message({"role": "user", "content": [{"type": "input_text", "text": "What is it?"}, part]})
     assert said.content == [{"type": "text", "text": "What is it?"}, block]
+
+
+def test_what_a_tool_shows_comes_over_as_what_it_is() -> None:
+    """A picture came over as a text of its base64."""
+    picture = {"type": "input_image", "image_url": f"data:image/png;base64,{BASE64}"}
+    shown = {"type": "image", "base64": BASE64, "mime_type": "image/png"}
+    output = {"type": "function_call_output", "call_id": "c1"}
+    of_function = agents_message({**output, "output": [{"type": "input_text", "text": "A map"}, picture]})
+    assert of_function.content == [{"type": "text", "text": "A map"}, shown]
+    assert agents_message({**output, "output": "words"}).content == "words"
+    assert agents_message({**output, "output": {"a": 1}}).content == '{"a": 1}'
+    response = {
+        "name": "look",
+        "response": {"a": 1},
+        "parts": [{"inline_data": {"data": BASE64, "mime_type": "image/png"}}],
+    }
+    (of_adk,) = adk_message({"role": "user", "parts": [{"function_response": response}]}, "user")
+    assert of_adk.content == [{"type": "text", "text": '{"a": 1}'}, shown]
+
+
+def test_tools_of_openai_that_the_caller_executes_come_over_in_pairs() -> None:
+    calling = agents_message({"type": "custom_tool_call", "id": "i", "call_id": "c1", "name": "sql", "input": "select"})
+    assert isinstance(calling, AIMessage)
+    assert calling.tool_calls[0]["args"] == {"__arg1": "select"}
+    result = agents_message({"type": "custom_tool_call_output", "call_id": "c1", "output": "1"})
+    assert isinstance(result, ToolMessage)
+    assert (result.tool_call_id, result.additional_kwargs) == ("c1", {"type": "custom_tool_call_output"})
+    seen = {"type": "computer_screenshot", "image_url": "https://x.test/a.png"}
+    assert agents_message({"type": "computer_call_output", "call_id": "c2", "output": seen}).content == [seen]
+
+
+def test_what_an_encrypted_session_stored_is_told_as_such() -> None:
+    with pytest.raises(SourceError, match="encrypted, by the library's EncryptedSession"):
+        read_with(agents_message, {"__enc__": 1, "v": 1, "kid": "hkdf-v1", "payload": "x"})
 
 
 @pytest.mark.parametrize("written", ["{bad", "[1]", '"x"'])
