@@ -55,8 +55,13 @@ class _Tree:
         """The names behind which nothing stands, the one that was looked at last first."""
         followed = set(self.before.values())
         ends = [name for name in self.said if name not in followed]
-        first = self.shown if self.shown in self.said else (ends[-1] if ends else None)
-        return [] if first is None else [first, *(name for name in ends if first not in self.way_to(name))]
+        if self.said and not ends:
+            raise ValueError("what follows what goes round in a circle")
+        # Who looked at something in the middle saw what stands behind it, or left it there.
+        first = next((name for name in ends if self.shown in self.way_to(name)), None)
+        if first is None:
+            return [*ends[-1:], *ends[:-1]]
+        return [first, *(name for name in ends if name != first)]
 
     def events(self, end: str) -> Iterator[NewEvent | SourceError]:
         """What was said on the way to an end."""

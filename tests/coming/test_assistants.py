@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
+from zipfile import ZipFile
 
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from langchain_sessions import SessionChatMessageHistory, SessionService, import_threads
+from langchain_sessions import InvalidInputError, SessionChatMessageHistory, SessionService, import_threads
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -146,7 +147,10 @@ def test_an_answer_of_claude_that_was_asked_for_again_is_a_conversation_beside_i
     [
         ({"title": "x", "mapping": 7}, "it is no conversation of this form"),
         ({"title": "x", "mapping": {"a": 7}}, "it is no conversation of this form"),
-        (chatgpt(node("q", "q", "user", "round"), shown="q"), None),
+        (
+            {"mapping": {name: {"parent": "yx"["xy".index(name)]} for name in "xy"}},
+            "it is no conversation of this form",
+        ),
         (chatgpt(node("q", "root", "user", 7), shown="q"), "message q: it is no message of this form"),
         (chatgpt({**node("q", "root", "user", "x"), "message": {"id": "q"}}, shown="q"), "message q: it is no message"),
         (chatgpt(node("q", "root", "user", "x", create_time=1e99), shown="q"), "message q: it is no message"),
@@ -155,13 +159,31 @@ def test_an_answer_of_claude_that_was_asked_for_again_is_a_conversation_beside_i
         ({"uuid": "u", "chat_messages": 7}, "it is no conversation of this form"),
     ],
 )
-def test_what_is_damaged_is_named_and_the_rest_comes_over(
-    tmp_path: Path, harmed: dict[str, Any], problem: str | None
-) -> None:
+def test_what_is_damaged_is_named_and_the_rest_comes_over(tmp_path: Path, harmed: dict[str, Any], problem: str) -> None:
     whole = {**chatgpt(node("x", "root", "user", "fine"), shown="x"), "conversation_id": "whole"}
     report, found = imported(tmp_path / "conversations.json", json.dumps([whole, harmed]))
     assert [message.text for message in found["whole"]] == ["fine"]
-    assert [each.problem[: len(problem or "")] for each in report.problems] == ([] if problem is None else [problem])
+    assert [each.problem[: len(problem)] for each in report.problems] == [problem]
+
+
+def test_whatever_was_looked_at_every_message_comes_over(tmp_path: Path) -> None:
+    """One in the middle, and one that is not there."""
+    said = [node("q", "root", "user", "q"), node("a", "q", "assistant", "a"), node("b", "q", "assistant", "b")]
+    for shown, first in (("q", "a"), ("gone", "b"), ("b", "b")):
+        _, found = imported(tmp_path / "conversations.json", json.dumps([chatgpt(*said, shown=shown)]))
+        assert {each[-1].text for each in found.values()} == {"a", "b"}
+        assert found["c1"][-1].text == first
+
+
+def test_an_archive_is_told_to_be_unpacked(tmp_path: Path) -> None:
+    path = tmp_path / "export.zip"
+    with ZipFile(path, "w") as archive:
+        archive.writestr("conversations.json", "[]")
+    with (
+        SessionService("sqlite://") as sessions,
+        pytest.raises(InvalidInputError, match="unpack it, and name the file"),
+    ):
+        import_threads(sessions, path)
 
 
 def test_a_file_that_breaks_off_brings_what_is_whole(tmp_path: Path) -> None:
