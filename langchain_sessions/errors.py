@@ -168,7 +168,13 @@ class CommitUnknownError(StoreUnavailableError):
 
 
 class CorruptRowError(StoreError):
-    """A stored row cannot be read; other rows are not affected."""
+    """A stored row cannot be read; other rows are not affected.
+
+    Attributes:
+        event_id: Where an append bears the id of such a message, the id; else None.
+    """
+
+    event_id: str | None = None
 
 
 class SchemaError(StoreError):

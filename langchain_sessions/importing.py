@@ -142,8 +142,8 @@ def import_threads(
     Args:
         sessions: Where to; of a view of `as_user` every thread becomes that user's.
         source: A file, the URL of a database, or an `InMemorySaver`. What it is, it tells itself: databases of
-            LangGraph's savers, `SQLChatMessageHistory`, langchain-postgres, openai-agents and Google ADK; JSON of
-            LangChain's messages; JSON lines in OpenAI's chat format, or of `export_sessions`.
+            LangGraph's savers, `SQLChatMessageHistory`, langchain-postgres, openai-agents and Google ADK; exports
+            of ChatGPT and Claude, JSON of LangChain's messages, lines of OpenAI's chat format or `export_sessions`.
         user: Who owns every thread.
         user_from: Who owns each thread: a place such as `metadata.user_id` in the metadata of its newest checkpoint,
             or a function of the thread's id and this metadata. Where it finds nobody, `user` owns it, else nobody.

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 
 from langchain_sessions._chat import prompt as prompts
 from langchain_sessions._chat.fit import compact_before, prompt_costs, shorten
@@ -27,6 +27,7 @@ from langchain_sessions._chat.store_run import (
     mark_run,
     store_ending,
     store_messages,
+    take_up_call,
     take_up_edits,
     told_by_content,
 )
@@ -162,7 +163,12 @@ class Call:
         )
         context = yield from call._look_at_log()
         try:
-            yield from call._store_request(context)
+            try:
+                yield from call._store_request(context)
+            except EventNotFoundError:
+                # A rewind came between the two, and is taken for one that came before.
+                call.invocation_id, call.context = run_id, None
+                yield from call._store_request((yield from call._look_at_log()))
             compaction = call.options.compaction
             has_window = model.context_window or getattr(model.model, "profile", None)
             if compaction is not None and (compaction.where == "before" or has_window):
@@ -181,6 +187,8 @@ class Call:
             yield from ask(self.address.sessions.open, self.address.session_id)
             context = PromptContext()
         self.news = yield from prompts.look_for_news(options, self.address, context, body, state)
+        if self.news.fresh and not self.news.answers and all(isinstance(message, ToolMessage) for message in body):
+            self.news = yield from take_up_call(options, self.address, self.news)
         if self.news.invocation_id is not None:
             self.invocation_id = self.news.invocation_id
         elif not self.news.ended and not self.news.told and self.news.newest <= context.version:
@@ -214,7 +222,7 @@ class Call:
         examples = [told_by_content(m, options.branch) for m in news.examples] if options.store_examples else []
         fresh = [*system, *examples, *self.keeping.question(news.fresh)]
         if fresh or not news.is_open:
-            self.appended = tuple((yield from self._append(fresh, InvocationStatus.OPEN)))
+            self.appended = tuple((yield from self._append(fresh, InvocationStatus.OPEN, answers=news.answers)))
             yield from self._adopt_runs(context.version)
 
     def _new_system(self, context: PromptContext) -> list[SystemMessage]:
@@ -247,7 +255,9 @@ class Call:
         if self.asides is not None:
             parts = [*self.asides.put_between(self.asides.of_messages(parts[0]), *parts[1:])]
         longest, reader = self.options.max_characters, self.model.model
-        prompt = prompts.assemble(draft.system, *parts, max_characters=longest, reader=reader)
+        prompt = prompts.assemble(
+            draft.system, *parts, max_characters=longest, reader=reader, is_shortened=self.was_shortened
+        )
         if self.options.compaction is not None:
             known = {id(message): event.tokens for event, message in zip(draft.history, history, strict=True)}
             self._count([*self.added, *prompt], known, draft.history)
@@ -381,11 +391,16 @@ class Call:
             self._report("What arrived before the reader left was not stored", error)
 
     def fail(self, partial: AIMessage | None, error: BaseException) -> Flow[None]:
-        """The call failed: mark the run, and keep what arrived in a run of its own, out of a retry's way."""
+        """The call failed: mark the run, and keep what arrived in a run of its own, out of a retry's way.
+
+        Where a rewind took back what was to be answered nothing failed: what it left of the run stays in sight.
+        """
+        is_taken_back = isinstance(error, EventNotFoundError)
+        status = InvocationStatus.INTERRUPTED if is_taken_back else InvocationStatus.FAILED
         try:
-            yield from self._append([], InvocationStatus.FAILED)
+            yield from self._append([], status)
             for run in self.news.others:
-                yield from self._mark(run, InvocationStatus.FAILED)
+                yield from self._mark(run, status)
             if partial is not None and not self.keeping.is_whole and not self.news.is_taken_back:
                 yield from store_messages(
                     self.options,

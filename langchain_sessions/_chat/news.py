@@ -214,7 +214,7 @@ def find_news(
         news = _continued(body, fresh, first_new, known, events, going_on=going_on)
     news = replace(news, newest=max(map(attrgetter("seq"), recent), default=0))
     earlier = len(body) - len(news.tail)
-    news = replace(news, answers=max((event.seq for at, event in known.items() if at >= earlier), default=0))
+    news = replace(news, answers=max((event.seq for at, event in known.items() if at >= earlier), default=news.answers))
     unanswered = _UNANSWERED if is_thread else _UNANSWERED - {Standing.FAILED}
     left = {at: event for at, event in by_id.items() if at < earlier and event.standing in unanswered}
     over: dict[str, list[int]] = {}
@@ -335,10 +335,11 @@ def _begun(
     events: Sequence[SessionEvent],
 ) -> News:
     """A request that says something new, or results that stand alone."""
-    invocation, stored = None, 0
+    invocation, stored, answers = None, 0, 0
     if fresh and isinstance(fresh[0], ToolMessage):
         asked = asking_event(fresh[0].tool_call_id, events)
-        invocation = asked.invocation_id if asked is not None else None
+        if asked is not None:
+            invocation, answers = asked.invocation_id, asked.seq
         stored = _count(invocation, events)
     # What nobody said just now are few-shots, or what others said behind the last message that the log holds.
     between = body[last_known + 1 : first_new]
@@ -350,6 +351,7 @@ def _begun(
         between=() if is_template else tuple(between),
         invocation_id=invocation,
         stored=stored,
+        answers=answers,
     )
 
 

@@ -15,7 +15,7 @@ from langchain_sessions._chat.blocks import sendable, whole_blocks
 from langchain_sessions._chat.call_ids import is_taken_by_all, rename_calls
 from langchain_sessions._chat.legacy_messages import of_known_kind
 from langchain_sessions._chat.names import kwargs_with_taken_names, taken_name, with_taken_names
-from langchain_sessions._chat.own_blocks import SPOKEN, as_read_by
+from langchain_sessions._chat.own_blocks import SPOKEN, as_read_by, goes_on_at_provider, standing_alone
 from langchain_sessions._core.message_types import MESSAGES
 from langchain_sessions._core.view import call_ids, is_thought, pair_tool_calls, without_calls
 from langchain_sessions._core.whole import clip, whole_text, whole_value
@@ -43,6 +43,7 @@ def made_valid(
     taken: Iterable[str] = (),
     joins: bool = True,
     reader: BaseChatModel | None = None,
+    is_shortened: bool = False,
 ) -> list[BaseMessage]:
     """The messages as every provider takes them.
 
@@ -58,8 +59,21 @@ def made_valid(
         taken: Ids of calls that stand elsewhere in the prompt.
         joins: Make one message of what the assistant said in two.
         reader: The model that is asked, where it is known: what only others understand is left out.
+        is_shortened: Whether it was shown more of them a moment ago.
     """
     over = len(messages) if over is None else over
+    valid = _valid_messages(messages, over, taken=taken, joins=joins, reader=reader)
+    return standing_alone(valid, () if is_shortened else messages[over:]) if goes_on_at_provider(reader) else valid
+
+
+def _valid_messages(
+    messages: Sequence[BaseMessage],
+    over: int,
+    *,
+    taken: Iterable[str],
+    joins: bool,
+    reader: BaseChatModel | None,
+) -> list[BaseMessage]:
     if _may_be_own(messages):
         messages = as_read_by(reader, messages)
     # Nearly every prompt is, and this runs with each call.

@@ -46,6 +46,7 @@ _OF_RESPONSES = frozenset(
 _TEXTS = frozenset({"text", "output_text"})
 _PICTURES = frozenset({"image", "image_url", "image_generation_call"})
 _MEDIA = {**dict.fromkeys(_PICTURES, "image"), "audio": "audio", "video": "video", "file": "file", "media": "file"}
+_RESPONSE = "id"
 SPOKEN = frozenset({"audio", "refusal"})
 """What stands beside the content of a reply that was spoken, or refused."""
 
@@ -64,6 +65,33 @@ def as_read_by(reader: BaseChatModel | None, messages: Sequence[BaseMessage]) ->
         for message in messages
     ]
     return _without_open_ends(read)
+
+
+def goes_on_at_provider(reader: BaseChatModel | None) -> bool:
+    """Whether a client names its provider's newest reply, and sends nothing of what stands before it."""
+    return getattr(reader, "use_previous_response_id", False) is True
+
+
+def standing_alone(messages: Sequence[BaseMessage], going_on: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Messages without the names under which a provider keeps what led to its replies.
+
+    What it keeps knows of no window, edit, rewind or summary, and of calls that nobody answered. Within the running
+    turn it is what was shown just then.
+
+    Args:
+        messages: A prompt.
+        going_on: Those of them that keep their names, unless they are said differently.
+    """
+    kept = {id(message) for message in going_on}
+    return [
+        message if id(message) in kept or _RESPONSE not in message.response_metadata else _unnamed(message)
+        for message in messages
+    ]
+
+
+def _unnamed(message: BaseMessage) -> BaseMessage:
+    about = {name: value for name, value in message.response_metadata.items() if name != _RESPONSE}
+    return message.model_copy(update={"response_metadata": about})
 
 
 def _providers_of(reader: BaseChatModel | None) -> frozenset[str]:

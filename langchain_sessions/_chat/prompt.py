@@ -273,13 +273,14 @@ def assemble(
     *,
     max_characters: int | None = None,
     reader: BaseChatModel | None = None,
+    is_shortened: bool = False,
 ) -> list[BaseMessage]:
     """Put a prompt together: the system block, few-shots, what is remembered, what is being said."""
     before = [*examples, *(m for m in history if not isinstance(m, SystemMessage))]
     messages = [*before, *tail]
     if max_characters is not None:
         messages = [bounded(message, max_characters) for message in messages]
-    valid = made_valid(messages, over=len(before), reader=reader)
+    valid = made_valid(messages, over=len(before), reader=reader, is_shortened=is_shortened)
     # One block in front: some providers take no second system message, or none behind the first question.
     shown = None if system is None else mended(system)
     # An empty text or no block at all is refused by some; a system message that says nothing is none.

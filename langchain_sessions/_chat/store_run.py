@@ -8,10 +8,10 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.messages import BaseMessage, HumanMessage, message_to_dict
+from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage, message_to_dict
 
 from langchain_sessions._chat.news import asking_event, likeness
-from langchain_sessions._core.codec.any_message import equal
+from langchain_sessions._core.codec.any_message import equal, ident_of
 from langchain_sessions._core.codec.private_arguments import without_private
 from langchain_sessions._core.flow import Flow, ask
 from langchain_sessions._core.ledger import visible_scopes
@@ -20,7 +20,7 @@ from langchain_sessions._core.view import call_ids
 from langchain_sessions._log.append import append_events, move_message
 from langchain_sessions._log.log import log_of
 from langchain_sessions._log.read import find_events
-from langchain_sessions.errors import EventConflictError, EventNotFoundError
+from langchain_sessions.errors import CorruptRowError, EventConflictError, EventNotFoundError, InvalidInputError
 from langchain_sessions.events import EventKind, InvocationStatus, NewEvent, SessionEvent, Standing
 from langchain_sessions.filters import EventFilter
 from langchain_sessions.selectors import WholeRuns
@@ -130,7 +130,7 @@ def store_ending(options: ChatOptions, address: Address, news: News, invocation_
 
 
 def append_all(address: Address, events: Sequence[NewEvent], **how: Any) -> Flow[list[SessionEvent]]:
-    """Append events; those whose id the log has for another message go without it.
+    """Append events; those whose id the log has for another message, or for one that is damaged, go without it.
 
     But for the question at hand: a graph may have replaced it (redacted, say) after a checkpoint logged it.
     """
@@ -139,13 +139,14 @@ def append_all(address: Address, events: Sequence[NewEvent], **how: Any) -> Flow
     while True:
         try:
             return (yield from append_events(log_of(sessions), session_id, events, **how))
-        except EventConflictError as conflict:
-            named = [event.message is not None and event.message.id == conflict.event_id for event in events]
-            if not any(named):
+        except (EventConflictError, CorruptRowError) as error:
+            taken = error.event_id
+            named = [event.message is not None and ident_of(event.message.id)[0] == taken for event in events]
+            if taken is None or not any(named):
                 raise
-            taken = conflict.event_id
+            is_damaged = isinstance(error, CorruptRowError)
         ours = events[named.index(True)]
-        if taken not in replaced and (yield from _replace_question(address, ours)):
+        if not is_damaged and taken not in replaced and (yield from _replace_question(address, ours)):
             replaced.add(taken)
         else:
             events = [_unnamed(event) if is_named else event for event, is_named in zip(events, named, strict=True)]
@@ -272,6 +273,20 @@ def keep_result(
     except Exception as error:  # noqa: BLE001 - the tool has acted; the next model call stores what it is shown
         _log.warning("A tool result was not stored yet: session %r: %s", address.session_id, type(error).__name__)
     return calling
+
+
+def take_up_call(options: ChatOptions, address: Address, news: News) -> Flow[News]:
+    """What results that stand alone continue, where their call was made longer ago than was looked at.
+
+    Raises:
+        InvalidInputError: The log has no such call, so that nobody could be shown them.
+    """
+    asked = [result.tool_call_id for result in news.fresh if isinstance(result, ToolMessage)]
+    for call_id in asked:
+        if (asking := (yield from _asking(options, address, call_id))) is not None:
+            return replace(news, invocation_id=asking.invocation_id, answers=asking.seq)
+    problem = f"the log has no call {asked[0]!r}, or a rewind took it back: send its question and its call along"
+    raise InvalidInputError("input", problem)
 
 
 def _is_done(address: Address, asking: SessionEvent) -> Flow[bool]:

@@ -94,7 +94,7 @@ def _rows_of(address: Address, wanted: EventFilter) -> Flow[EventSlice]:
     """What of a log meets a filter, as rows."""
     log = log_of(address.sessions)
     now = log.now()
-    query = query_of(wanted, log.codec, idle_before=log.idle_before(now))
+    query = query_of(wanted, log.codec, session_id=address.session_id, idle_before=log.idle_before(now))
     found: EventSlice = yield from ask(log.store.find_events, log.key(address.session_id), query, now)
     return found
 

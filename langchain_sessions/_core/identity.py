@@ -126,7 +126,10 @@ def _stored_twin(
             return old
     if named:
         # Whether it is another message nobody can tell where the one that is stored cannot be read.
-        raise unreadable[0] if unreadable else EventConflictError(session_id, row.id)
+        if not unreadable:
+            raise EventConflictError(session_id, row.id)
+        unreadable[0].event_id = row.id
+        raise unreadable[0]
     return None
 
 

@@ -70,8 +70,15 @@ class EventQuery:
     idle_before: int = 0
 
 
-def query_of(wanted: EventFilter, codec: MessageCodec, *, idle_before: int = 0, with_total: bool = False) -> EventQuery:
-    """A filter in stored form."""
+def query_of(
+    wanted: EventFilter,
+    codec: MessageCodec,
+    *,
+    session_id: str = "",
+    idle_before: int = 0,
+    with_total: bool = False,
+) -> EventQuery:
+    """A filter in stored form; the session, where it is of one, is what errors name."""
     codes = {ROLE_CODES[name] for name in wanted.roles}
     kinds = {code for kind in wanted.kinds for code in ENTRY_CODES[kind]} or codes
     if codes:
@@ -106,14 +113,14 @@ def query_of(wanted: EventFilter, codec: MessageCodec, *, idle_before: int = 0, 
         limit=None if wanted.limit is None else bounded(wanted.limit),
         offset=wanted.offset,
         with_total=with_total,
-        predicate=_predicate(tests, codec) if tests else None,
+        predicate=_predicate(tests, codec, session_id) if tests else None,
         idle_before=idle_before,
     )
 
 
-def _predicate(tests: Mapping[str, MessageTest], codec: MessageCodec) -> Callable[[EventRow], bool]:
+def _predicate(tests: Mapping[str, MessageTest], codec: MessageCodec, session_id: str) -> Callable[[EventRow], bool]:
     def holds(row: EventRow) -> bool:
-        return row.kind < k.FIRST_RECORD and passes(tests, row, codec.decode("", row))
+        return row.kind < k.FIRST_RECORD and passes(tests, row, codec.decode(session_id, row))
 
     return holds
 

@@ -50,7 +50,7 @@ def jsonl_lines(sessions: SessionService, session: Session) -> Iterator[str]:
     while True:
         where = log.seen(EventFilter(after_seq=after, page_size=_PAGE))
         now = log.now()
-        query = query_of(where, log.codec, idle_before=log.idle_before(now))
+        query = query_of(where, log.codec, session_id=session.id, idle_before=log.idle_before(now))
         found = log.store.find_events(log.key(session.id), query, now)
         for row in found.rows:
             yield _json(happened(log.encoder.event(session.id, row, found.view), row))

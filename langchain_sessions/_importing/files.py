@@ -1,16 +1,17 @@
-"""Conversations in files: our own export, LangChain's JSON, and JSON lines in OpenAI's chat format."""
+"""Conversations in files: our own export, LangChain's JSON, OpenAI's chat format, exports of ChatGPT and Claude."""
 
 from __future__ import annotations
 
 import json
-from itertools import chain
+from itertools import chain, islice
 from typing import IO, TYPE_CHECKING, Any
 
 from langchain_sessions._core.codec.values import unpack
 from langchain_sessions._exporting.event_lines import FORMAT, NEWEST
+from langchain_sessions._importing.assistants import assistant_histories, is_of_assistant
 from langchain_sessions._importing.elements import JsonElements, holds_torn_text
 from langchain_sessions._importing.messages import langchain_message, openai_message, read_with
-from langchain_sessions._importing.values import History, SourceError
+from langchain_sessions._importing.values import BROKEN, History, SourceError
 from langchain_sessions.errors import InvalidInputError
 from langchain_sessions.events import NewEvent
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
-_BROKEN = "\0"
 _NAMED = ("session_id", "thread_id", "conversation_id", "id")
 
 
@@ -119,7 +119,13 @@ class FileHistories:
         self._file = self._path.open("rb")
         whole = JsonElements(self._file)
         if whole.is_list:
-            yield _conversation(self._path.stem, whole.items())
+            items = whole.items()
+            first = list(islice(items, 1))
+            if first and is_of_assistant(first[0][1]):
+                for nth, each in chain(first, items):
+                    yield from assistant_histories(_whole(each, nth), f"{self._path.stem}-{nth}")
+            else:
+                yield _conversation(self._path.stem, chain(first, items))
             return
         for name, messages in whole.members():
             if isinstance(messages, list):
@@ -145,17 +151,17 @@ def _line(at: int, line: bytes) -> Mapping[str, Any]:
     try:
         found = json.loads(line.decode("utf-8-sig"))
     except UnicodeDecodeError:
-        return {_BROKEN: f"line {at} is not UTF-8"}
+        return {BROKEN: f"line {at} is not UTF-8"}
     except (ValueError, RecursionError):
-        return {_BROKEN: f"line {at} is not JSON"}
-    return found if isinstance(found, dict) else {_BROKEN: f"line {at} is not JSON"}
+        return {BROKEN: f"line {at} is not JSON"}
+    return found if isinstance(found, dict) else {BROKEN: f"line {at} is not JSON"}
 
 
-def _whole(message: Any, nth: int) -> Any:
-    """A message, or what is wrong with it where a file holds bytes that are not UTF-8."""
-    if isinstance(message, SourceError):
-        return {_BROKEN: str(message)}
-    return {_BROKEN: f"message {nth} is not UTF-8"} if holds_torn_text(message) else message
+def _whole(element: Any, nth: int) -> Any:
+    """A message or a conversation, or what is wrong with it where a file holds bytes that are not UTF-8."""
+    if isinstance(element, SourceError):
+        return {BROKEN: str(element)}
+    return {BROKEN: f"message {nth} is not UTF-8"} if holds_torn_text(element) else element
 
 
 def _metadata(found: Any, read: Callable[[Any], Any] = dict) -> tuple[Mapping[str, Any], Sequence[SourceError]]:
@@ -177,8 +183,8 @@ def _numbered(
 ) -> Iterator[NewEvent | SourceError]:
     """Messages by their numbers and places; what is wrong with one that is none, and then the others."""
     for at, place, message in messages:
-        if isinstance(message, dict) and _BROKEN in message:
-            yield SourceError(message[_BROKEN])
+        if isinstance(message, dict) and BROKEN in message:
+            yield SourceError(message[BROKEN])
             continue
         try:
             read = read_with(convert, message)
@@ -196,8 +202,8 @@ def _events_until_head(
         if FORMAT in line:
             heads.append(line)
             return
-        if _BROKEN in line:
-            yield SourceError(line[_BROKEN])
+        if BROKEN in line:
+            yield SourceError(line[BROKEN])
             continue
         yield line
 

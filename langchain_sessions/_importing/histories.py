@@ -117,10 +117,18 @@ class MessageTable(_Database):
 class BranchedMessages(MessageTable):
     """What the agents library's `AdvancedSQLiteSession` stored: branches of a session share rows, each is one here."""
 
+    _placed = table("message_structure", *map(column, ("session_id", "message_id", "branch_id")))
+
+    def count(self) -> int | None:
+        """See `HistorySource`: what several branches share is in each of them."""
+        keys, mine = self._placed.c, self._table.c
+        is_it = (keys.session_id == mine.session_id) & (keys.message_id == mine.id)
+        placed = select(mine.id, keys.branch_id).join_from(self._table, self._placed, is_it, isouter=True).distinct()
+        return count_rows(self._connection, placed.subquery())
+
     def histories(self) -> Iterator[History]:
         """See `HistorySource`."""
-        placed = table("message_structure", *map(column, ("session_id", "message_id", "branch_id")))
-        keys = placed.c
+        keys = self._placed.c
         taken = {name for (name,) in self._rows(select(self._table.c.session_id).distinct())}
         for each in super().histories():
             mine = keys.session_id == each.id

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import mimetypes
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _DATA_URL = re.compile(r"data:(?P<kind>[^;,]+)(?:;[^;,]*)*?;base64,(?P<data>.*)", re.DOTALL)
+_BASE64 = re.compile(r"[A-Za-z0-9+/_-]+={0,2}\s*")
+_PDF = "JVBERi0"  # how a PDF begins, in base64
+_SHOWN = ("media_resolution", "video_metadata")
 # A part may name its form and hold something else.
 _OTHERWISE = (AttributeError, KeyError, TypeError, ValueError)
 
@@ -28,15 +32,33 @@ def _openai_media(part: Mapping[str, Any]) -> dict[str, Any]:
     kind = part.get("type")
     found: dict[str, Any] = {}
     if kind == "input_image":
-        found = _at("image", part.get("image_url"), part.get("file_id"))
+        found = _picture(part)
     elif kind == "input_file":
-        found = _at("file", part.get("file_data") or part.get("file_url"), part.get("file_id"))
-        if found and part.get("filename"):
-            found["filename"] = part["filename"]
+        name, data = part.get("filename"), part.get("file_data")
+        if data and _BASE64.fullmatch(data):
+            found = {"type": "file", "base64": data.strip(), "mime_type": _mime_type(data, name)}
+        else:
+            found = _at("file", data or part.get("file_url"), part.get("file_id"))
+        if found and name:
+            found["filename"] = name
     elif kind == "input_audio":
         sound = part["input_audio"]
         found = {"type": "audio", "base64": sound["data"], "mime_type": f"audio/{sound['format']}"}
     return found
+
+
+def _picture(part: Mapping[str, Any]) -> dict[str, Any]:
+    """A picture; how closely it was to be looked at says only the one form of it that every client takes as well."""
+    address, detail = part.get("image_url"), part.get("detail")
+    if address and detail not in (None, "auto"):
+        return {"type": "image_url", "image_url": {"url": address, "detail": detail}}
+    return _at("image", address, part.get("file_id"))
+
+
+def _mime_type(data: str, name: str | None) -> str:
+    """What a file is that says nothing of it but its name."""
+    known = mimetypes.guess_type(name or "")[0]
+    return known or ("application/pdf" if data.startswith(_PDF) else "application/octet-stream")
 
 
 def adk_block(part: Mapping[str, Any]) -> dict[str, Any]:
@@ -52,10 +74,17 @@ def _adk_media(part: Mapping[str, Any]) -> dict[str, Any]:
     if inline and inline.get("data"):
         # Pydantic writes bytes in the alphabet of URLs.
         data = base64.b64encode(base64.urlsafe_b64decode(inline["data"].replace("+", "-").replace("/", "_"))).decode()
-        return {"type": _kind(inline), "base64": data, **_described(inline)}
+        return {"type": _kind(inline), "base64": data, **_described(inline), **_how_shown(part)}
     if held and held.get("file_uri"):
-        return {"type": _kind(held), "url": held["file_uri"], **_described(held)}
+        return {"type": _kind(held), "url": held["file_uri"], **_described(held), **_how_shown(part)}
     return {}
+
+
+def _how_shown(part: Mapping[str, Any]) -> dict[str, Any]:
+    """How closely, and what of it, the model was to look at, by the names that Google's client reads."""
+    found = {name: part[name] for name in _SHOWN if part.get(name)}
+    resolution = found.get("media_resolution")
+    return {**found, "media_resolution": resolution["level"]} if isinstance(resolution, dict) else found
 
 
 def _at(kind: str, address: str | None, file_id: str | None) -> dict[str, Any]:

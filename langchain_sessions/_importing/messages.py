@@ -9,11 +9,13 @@ from langchain_core.messages import (
     AIMessage,
     BaseMessage,
     HumanMessage,
+    InvalidToolCall,
     SystemMessage,
     ToolMessage,
     convert_to_messages,
     messages_from_dict,
 )
+from langchain_core.messages.tool import tool_call
 
 from langchain_sessions._core.codec.values import unpack
 from langchain_sessions._importing.media import adk_block, openai_block
@@ -23,6 +25,7 @@ from langchain_sessions._importing.values import SourceError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+_SEALED = "__enc__"
 _STRANGE = (ValueError, TypeError, KeyError, AttributeError, LookupError, NotImplementedError, RecursionError)
 
 
@@ -52,20 +55,42 @@ def exported_message(value: Mapping[str, Any]) -> BaseMessage:
 
 
 def openai_message(value: Mapping[str, Any]) -> BaseMessage:
-    """One message of OpenAI's chat format."""
-    return convert_to_messages([dict(value)])[0]
+    """One message of OpenAI's chat format; a call whose arguments are none is kept as such."""
+    calls = value.get("tool_calls") or ()
+    broken = [call for call in calls if _arguments(call.get("function", {}).get("arguments", "{}")) is None]
+    if not broken:
+        return convert_to_messages([dict(value)])[0]
+    whole = [call for call in calls if call not in broken]
+    said = convert_to_messages([{**value, "tool_calls": whole or None, "content": value.get("content") or ""}])[0]
+    named = (_malformed(each.get("id"), each["function"].get("name"), each["function"]["arguments"]) for each in broken)
+    return said.model_copy(update={"invalid_tool_calls": list(named)})
+
+
+def _arguments(given: Any) -> dict[str, Any] | None:
+    """The arguments of a call; None where what a model wrote for them is none."""
+    try:
+        found = json.loads(given or "{}", strict=False) if isinstance(given, str) else given
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _malformed(call_id: Any, name: Any, args: Any) -> InvalidToolCall:
+    problem = "its arguments are no object of JSON"
+    return InvalidToolCall(type="invalid_tool_call", id=call_id, name=name, args=str(args), error=problem)
 
 
 def agents_message(item: Mapping[str, Any]) -> BaseMessage:
     """One item of OpenAI's responses format, as the agents library stores it."""
+    if _SEALED in item:
+        raise SourceError("it is encrypted, by the library's EncryptedSession: store it without that first")
     kind, name = item.get("type", "message"), item.get("id")
-    if kind == "function_call":
-        call = {"id": item["call_id"], "name": item["name"], "args": json.loads(item["arguments"] or "{}")}
-        return AIMessage("", id=name, tool_calls=[{**call, "type": "tool_call"}])
-    if kind == "function_call_output":
-        output = item["output"]
-        text = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
-        return ToolMessage(text, tool_call_id=item["call_id"])
+    if kind in {"function_call", "custom_tool_call"}:
+        return _agents_call(item, name)
+    if kind.endswith("_call_output"):
+        # Which tool of OpenAI's a result is of says its client by this; of functions nothing has to be said.
+        about = {} if kind == "function_call_output" else {"type": kind}
+        return ToolMessage(_agents_output(item["output"]), tool_call_id=item["call_id"], additional_kwargs=about)
     if kind != "message":
         return AIMessage([dict(item)], id=name)
     content = _agents_content(item["content"])
@@ -73,6 +98,27 @@ def agents_message(item: Mapping[str, Any]) -> BaseMessage:
     if role == "user":
         return HumanMessage(content, id=name)
     return AIMessage(content, id=name) if role == "assistant" else SystemMessage(content, id=name)
+
+
+def _agents_call(item: Mapping[str, Any], name: str | None) -> AIMessage:
+    if item["type"] == "custom_tool_call":
+        # As OpenAI's client has it: the input has no other name.
+        call = tool_call(name=item["name"], args={"__arg1": item["input"]}, id=item["call_id"])
+        return AIMessage([dict(item)], id=name, tool_calls=[call])
+    args = _arguments(item["arguments"])
+    if args is None:
+        broken = _malformed(item["call_id"], item["name"], item["arguments"])
+        return AIMessage("", id=name, invalid_tool_calls=[broken])
+    return AIMessage("", id=name, tool_calls=[tool_call(name=item["name"], args=args, id=item["call_id"])])
+
+
+def _agents_output(output: Any) -> Any:
+    """What a tool gave back: words, or what it shows."""
+    if isinstance(output, list) and all(isinstance(part, dict) and "type" in part for part in output):
+        return _agents_content(output)
+    if isinstance(output, dict) and "type" in output:
+        return [dict(output)]
+    return output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
 
 
 def _agents_content(content: Any) -> Any:
@@ -92,7 +138,7 @@ def adk_message(content: Mapping[str, Any], author: str | None) -> list[BaseMess
     thought = "\n".join(str(part["text"]) for part in parts if part.get("text") and part.get("thought"))
     found: list[BaseMessage] = [
         ToolMessage(
-            json.dumps(result.get("response"), ensure_ascii=False),
+            _adk_output(result),
             tool_call_id=str(result.get("id") or result["name"]),
             name=result["name"],
         )
@@ -115,6 +161,12 @@ def adk_message(content: Mapping[str, Any], author: str | None) -> list[BaseMess
         *found,
         AIMessage(text, additional_kwargs=kwargs, tool_calls=[{**call, "type": "tool_call"} for call in made]),
     ]
+
+
+def _adk_output(result: Mapping[str, Any]) -> Any:
+    """What a tool gave back, with what it shows beside."""
+    text, shown = json.dumps(result.get("response"), ensure_ascii=False), result.get("parts")
+    return [{"type": "text", "text": text}, *map(adk_block, shown)] if shown else text
 
 
 def _checked(value: Any) -> BaseMessage:

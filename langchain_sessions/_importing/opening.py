@@ -36,6 +36,7 @@ _DRIVERS = {
 _PORTS = {"mariadb": 3306, "mysql": 3306}
 _PORT = 5432
 _SQLITE_HEAD = b"SQLite format 3\0"
+_ARCHIVE_HEAD = b"PK\x03\x04"
 # Which tables tell whose database it is.
 _SAVERS: tuple[tuple[frozenset[str], Callable[[Connection, Mapping[str, set[str]]], ThreadSource]], ...] = (
     (frozenset({"checkpoints", "checkpoint_blobs", "checkpoint_writes"}), PostgresThreads),
@@ -101,6 +102,8 @@ def _file(path: Path) -> Found:
             head = file.read(len(_SQLITE_HEAD))
     except OSError:
         raise InvalidInputError("source", f"the file cannot be read: {path}") from None
+    archive = "an archive is not read: unpack it, and name the file in it, such as conversations.json"
+    require(not head.startswith(_ARCHIVE_HEAD), "source", archive)
     if head == _SQLITE_HEAD:
         # Read-only and as a URI: a path that is wrong stays no database, and the source is never changed.
         return _database(URL.create("sqlite", database=f"file:{path.absolute()}", query={"mode": "ro", "uri": "true"}))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from langgraph.checkpoint.memory import InMemorySaver
-    from sqlalchemy import Connection, Executable, TableClause
+    from sqlalchemy import Connection, Executable, FromClause, TableClause
 
 _TASKS = "__pregel_tasks"
 _SENDS_APART = 4
@@ -60,7 +60,7 @@ def database_size(connection: Connection) -> int | None:
         return None
 
 
-def count_rows(connection: Connection, where: TableClause) -> int | None:
+def count_rows(connection: Connection, where: FromClause) -> int | None:
     """How many rows a table has; None where that cannot be read."""
     try:
         return int(connection.execute(select(func.count()).select_from(where)).scalar_one())

@@ -10,6 +10,9 @@ if TYPE_CHECKING:
 
     from langchain_sessions.events import NewEvent
 
+BROKEN = "\0"
+"""The key under which an element of a file says what is wrong with it."""
+
 
 @dataclass(frozen=True, slots=True)
 class StoredWrite:

@@ -44,7 +44,8 @@ def find_events(
     check_kind(where, EventFilter, "where", "EventFilter(…), such as EventFilter(roles={'human'})")
     now = log.now()
     chosen = log.seen(where if where is not None else _EVERYTHING)
-    query = query_of(chosen, log.codec, idle_before=log.idle_before(now), with_total=with_total)
+    idle = log.idle_before(now)
+    query = query_of(chosen, log.codec, session_id=session_id, idle_before=idle, with_total=with_total)
     older = False
     if cursor is not None:
         direction, (at, size, *_) = decode_positions(cursor, 2, "older", "newer")

@@ -8,15 +8,20 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 from langchain_core.language_models import FakeListChatModel
+from langchain_core.messages import AIMessage, ToolMessage
 from sqlalchemy import create_engine, text
 
 from langchain_sessions import InvalidInputError, SessionMemoryAdvisor, SessionService, import_threads
-from langchain_sessions._importing.messages import adk_message, agents_message
+from langchain_sessions._importing.messages import adk_message, agents_message, openai_message, read_with
+from langchain_sessions._importing.opening import open_source
+from langchain_sessions._importing.values import SourceError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from langchain_core.messages import BaseMessage
+
+    from langchain_sessions import ImportProgress
 
 # Of which each alphabet of base64 writes two characters in its own way.
 PIXELS = b"\xff\xfe\xfb\xef" * 3
@@ -40,6 +45,18 @@ STRUCTURE = "CREATE TABLE message_structure (session_id TEXT, message_id INTEGER
             {"type": "input_file", "filename": "a.pdf", "file_data": f"data:application/pdf;base64,{BASE64}"},
             {"type": "file", "base64": BASE64, "mime_type": "application/pdf", "filename": "a.pdf"},
         ),
+        (
+            {"type": "input_image", "image_url": "https://x.test/a.png", "detail": "high"},
+            {"type": "image_url", "image_url": {"url": "https://x.test/a.png", "detail": "high"}},
+        ),
+        (
+            {"type": "input_file", "filename": "a.csv", "file_data": BASE64},
+            {"type": "file", "base64": BASE64, "mime_type": "text/csv", "filename": "a.csv"},
+        ),
+        (
+            {"type": "input_file", "file_data": base64.b64encode(b"%PDF-1.7").decode()},
+            {"type": "file", "base64": base64.b64encode(b"%PDF-1.7").decode(), "mime_type": "application/pdf"},
+        ),
         ({"type": "input_file", "file_url": "https://x.test/a.pdf"}, {"type": "file", "url": "https://x.test/a.pdf"}),
         (
             {"type": "input_audio", "input_audio": {"data": BASE64, "format": "wav"}},
@@ -52,6 +69,54 @@ STRUCTURE = "CREATE TABLE message_structure (session_id TEXT, message_id INTEGER
 def test_what_the_agents_library_shows_a_model(part: dict[str, Any], block: dict[str, Any]) -> None:
     said = agents_message({"role": "user", "content": [{"type": "input_text", "text": "What is it?"}, part]})
     assert said.content == [{"type": "text", "text": "What is it?"}, block]
+
+
+def test_what_a_tool_shows_comes_over_as_what_it_is() -> None:
+    """A picture came over as a text of its base64."""
+    picture = {"type": "input_image", "image_url": f"data:image/png;base64,{BASE64}"}
+    shown = {"type": "image", "base64": BASE64, "mime_type": "image/png"}
+    output = {"type": "function_call_output", "call_id": "c1"}
+    of_function = agents_message({**output, "output": [{"type": "input_text", "text": "A map"}, picture]})
+    assert of_function.content == [{"type": "text", "text": "A map"}, shown]
+    assert agents_message({**output, "output": "words"}).content == "words"
+    assert agents_message({**output, "output": {"a": 1}}).content == '{"a": 1}'
+    response = {
+        "name": "look",
+        "response": {"a": 1},
+        "parts": [{"inline_data": {"data": BASE64, "mime_type": "image/png"}}],
+    }
+    (of_adk,) = adk_message({"role": "user", "parts": [{"function_response": response}]}, "user")
+    assert of_adk.content == [{"type": "text", "text": '{"a": 1}'}, shown]
+
+
+def test_tools_of_openai_that_the_caller_executes_come_over_in_pairs() -> None:
+    calling = agents_message({"type": "custom_tool_call", "id": "i", "call_id": "c1", "name": "sql", "input": "select"})
+    assert isinstance(calling, AIMessage)
+    assert calling.tool_calls[0]["args"] == {"__arg1": "select"}
+    result = agents_message({"type": "custom_tool_call_output", "call_id": "c1", "output": "1"})
+    assert isinstance(result, ToolMessage)
+    assert (result.tool_call_id, result.additional_kwargs) == ("c1", {"type": "custom_tool_call_output"})
+    seen = {"type": "computer_screenshot", "image_url": "https://x.test/a.png"}
+    assert agents_message({"type": "computer_call_output", "call_id": "c2", "output": seen}).content == [seen]
+
+
+def test_what_an_encrypted_session_stored_is_told_as_such() -> None:
+    with pytest.raises(SourceError, match="encrypted, by the library's EncryptedSession"):
+        read_with(agents_message, {"__enc__": 1, "v": 1, "kid": "hkdf-v1", "payload": "x"})
+
+
+@pytest.mark.parametrize("written", ["{bad", "[1]", '"x"'])
+def test_a_call_whose_arguments_are_none_comes_over_as_such(written: str) -> None:
+    """It was dropped, and the result behind it answered nothing."""
+    item = {"type": "function_call", "call_id": "c1", "name": "look", "arguments": written}
+    asked = {"function": {"name": "look", "arguments": written}, "type": "function", "id": "c1"}
+    fine = {"function": {"name": "look", "arguments": "{}"}, "type": "function", "id": "c2"}
+    chat = {"role": "assistant", "content": None, "tool_calls": [asked, fine]}
+    for said in (agents_message(item), openai_message(chat)):
+        assert isinstance(said, AIMessage)
+        (broken,) = said.invalid_tool_calls
+        assert (broken["id"], broken["name"], broken["args"]) == ("c1", "look", written)
+        assert [call["id"] for call in said.tool_calls] == (["c2"] if said.tool_calls else [])
 
 
 @pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
@@ -67,6 +132,21 @@ def test_what_adk_shows_a_model(encode: Any, mime_type: str, kind: str) -> None:
         {"type": "text", "text": "What is it?"},
         {"type": kind, "base64": BASE64, "mime_type": mime_type},
         {"type": kind, "url": "gs://x/y", "mime_type": mime_type, "filename": "y"},
+    ]
+
+
+def test_how_closely_adk_has_a_model_look_is_kept() -> None:
+    inline = {"data": BASE64, "mime_type": "video/mp4"}
+    shown = {"media_resolution": {"level": "MEDIA_RESOLUTION_HIGH"}, "video_metadata": {"end_offset": "3s"}}
+    (said,) = adk_message({"role": "user", "parts": [{"inline_data": inline, **shown}]}, "user")
+    assert said.content == [
+        {
+            "type": "video",
+            "base64": BASE64,
+            "mime_type": "video/mp4",
+            "media_resolution": "MEDIA_RESOLUTION_HIGH",
+            "video_metadata": {"end_offset": "3s"},
+        }
     ]
 
 
@@ -130,10 +210,16 @@ def test_each_branch_of_the_agents_library_is_a_session(tmp_path: Path) -> None:
         for message, branch in ((1, "main"), (2, "main"), (1, "alt"), (3, "alt")):
             connection.execute(text(f"INSERT INTO message_structure VALUES ('chat', {message}, '{branch}')"))
     engine.dispose()
+    source = open_source(url).histories
+    assert source is not None
+    assert source.count() == 6
+    source.close()
     with SessionService(f"sqlite:///{tmp_path / 'here.db'}") as sessions:
         for messages in (6, 0):
-            report = import_threads(sessions, url, user="ada")
+            progress: list[ImportProgress] = []
+            report = import_threads(sessions, url, user="ada", progress=progress.append)
             assert (report.threads, report.messages, report.problems) == (3, messages, ())
+            assert [(each.threads, each.total) for each in progress] == [(1, 3), (2, 3), (3, 3)]
         found = {each.id: [message.text for message in sessions.messages(each.id)] for each in sessions.list_sessions()}
     assert found == {"chat": ["one", "two", "of no branch"], "chat/alt": ["one", "other two"], "plain": ["hello"]}
 

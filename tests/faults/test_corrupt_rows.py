@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import re
 from typing import TYPE_CHECKING
 
 import pytest
 from langchain_core.messages import HumanMessage
 from sqlalchemy import create_engine, text
 
+from langchain_sessions import EventFilter, SessionChatMessageHistory
 from langchain_sessions._core.ledger import Ledger
 from langchain_sessions.errors import CorruptRowError, SchemaError
 from tests.faults.drills import FACES, Face, make_service, message, opened
@@ -111,6 +113,27 @@ def test_a_repeat_of_what_cannot_be_read_is_no_conflict(
         assert call(service, "messages", "ada") == [said]
         assert call(service, "append", "ada", said)[0].seq == 4
         assert call(service, "verify", "grace") == []
+    finally:
+        call.close(service)
+
+
+@on_databases
+@pytest.mark.parametrize("face", FACES)
+def test_what_is_said_again_under_the_id_of_what_cannot_be_read_is_kept(
+    service: SessionService, harm: Harm, face: str
+) -> None:
+    """An advisor and a history say it under another id; and a filter that reads messages names the session."""
+    _spoil(harm, "events.body", "7")
+    call = Face(face)
+    said = message("passport of ada")
+    history = SessionChatMessageHistory("ada", service, user_id="ada")
+    try:
+        call(history, "add_messages", [said, message("and her ticket")])
+        stored = call(service, "events", "ada", EventFilter(after_seq=3)).items
+        assert [event.message.text for event in stored] == ["passport of ada", "and her ticket"]
+        assert stored[0].message.id is None
+        with pytest.raises(CorruptRowError, match="Event 1 of session 'ada'"):
+            call(service, "events", "ada", EventFilter(pattern=re.compile("port")))
     finally:
         call.close(service)
 

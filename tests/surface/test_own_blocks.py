@@ -206,3 +206,33 @@ def test_a_wrapped_model_is_shown_what_it_takes() -> None:
         model = InsistingModel()
         SessionMemoryAdvisor(sessions).wrap(model).invoke("next", config_for("s1"))
         assert "web_search_call" in str(model.seen[0])
+
+
+def _response(name: str, said: str | list[Any] = "", *calls: str) -> AIMessage:
+    """A reply as OpenAI's Responses API gives it."""
+    made: list[Any] = [{"name": "look", "args": {}, "id": call, "type": "tool_call"} for call in calls]
+    return AIMessage(said, tool_calls=made, response_metadata={"id": f"resp_{name}", "model_provider": "openai"})
+
+
+def test_what_is_remembered_is_the_log_and_not_what_the_provider_keeps() -> None:
+    """A client that goes on at its provider's newest reply would send nothing of a log that was edited or summed up."""
+    client = ChatOpenAI(model="gpt-5", api_key=SecretStr("k"), use_previous_response_id=True)
+
+    def sent(over: int, *messages: BaseMessage, **options: Any) -> tuple[str | None, int]:
+        payload = client._get_request_payload(made_valid(messages, over, reader=client, **options))
+        return payload.get("previous_response_id"), len(payload["input"])
+
+    summary, asked = HumanMessage("In short: Rome."), HumanMessage("And now?")
+    answered, dead = _response("1", "Sun."), _response("2", "I look.", "c1")
+    assert sent(2, summary, answered, asked) == (None, 3)
+    assert sent(2, summary, dead, asked) == (None, 3)
+    calling, result = _response("3", "", "c2"), ToolMessage("rain", tool_call_id="c2")
+    turn = (summary, answered, asked, calling, result)
+    assert sent(2, *turn) == ("resp_3", 1)
+    assert sent(2, *turn, is_shortened=True) == (None, 5)
+    # An id that the gate changes is not the one that the provider waits for.
+    odd = (summary, answered, asked, _response("4", "", "c 2"), ToolMessage("rain", tool_call_id="c 2"))
+    assert sent(2, *odd) == (None, 5)
+    assert made_valid(turn, 2, reader=client)[3] is calling
+    other = ChatOpenAI(model="gpt-5", api_key=SecretStr("k"), use_responses_api=True)
+    assert all(a is b for a, b in zip(turn, made_valid(turn, 2, reader=other), strict=True))

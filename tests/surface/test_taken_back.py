@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from langchain.agents import create_agent
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import tool
 from pydantic import Field
 
-from langchain_sessions import EventNotFoundError, SessionCheckpointSaver, Standing
+from langchain_sessions import EventNotFoundError, InvalidInputError, SessionCheckpointSaver, Standing
 from langchain_sessions._core.flow import drive
 from langchain_sessions._log.append import append_events
 from langchain_sessions._log.log import log_of
@@ -21,6 +21,8 @@ from langchain_sessions.middleware import SessionMemoryMiddleware
 from tests.surface.conftest import Face, config_for, logged, question, texts
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from langchain_core.runnables import RunnableConfig
 
     from langchain_sessions import SessionService
@@ -84,6 +86,52 @@ async def test_an_answer_to_what_was_taken_back_is_told_and_not_kept(
     assert stored.verify("s1") == []
 
 
+@pytest.mark.parametrize("how", ["advisor", "stream", "middleware", "middleware and saver"])
+async def test_who_goes_back_to_the_question_while_a_later_call_speaks_sees_the_question(
+    face: Face, stored: SessionService, how: str
+) -> None:
+    """It stands as it was gone back to, is shown to the next call, and is answered where it is sent again."""
+
+    @tool
+    def look(city: str) -> str:
+        """Look."""
+        return f"sun in {city}"
+
+    calls = AIMessage("", tool_calls=[{"name": "look", "args": {"city": "Rome"}, "id": "c1"}])
+    model = Speaking(replies=[calls, "to nobody", "sunny", "bye"])
+    is_agent = "middleware" in how
+    saver = SessionCheckpointSaver(stored) if "saver" in how else None
+    agent: Any = create_agent(model, [look], middleware=[SessionMemoryMiddleware(stored)], checkpointer=saver)
+    chat: Any = agent if is_agent else SessionMemoryAdvisor(stored).wrap(model)
+    config = with_thread(config_for("s1")) if is_agent else config_for("s1")
+    asked = HumanMessage("weather?", id="q")
+
+    async def ask(said: Any) -> None:
+        if is_agent:
+            await face.invoke(chat, {"messages": said}, config, **({"durability": "sync"} if saver else {}))
+        elif how == "stream":
+            await face.stream(chat, said, config)
+        else:
+            await face.invoke(chat, said, config)
+
+    def back() -> None:
+        question = next(event for event in stored.events("s1") if event.message and event.message.text == "weather?")
+        stored.rewind("s1", to_seq=question.seq)
+
+    model.meanwhile[1] = back
+    await ask([asked])
+    if not is_agent:
+        await ask([ToolMessage("sun in Rome", tool_call_id="c1")])
+    assert [message.text for message in stored.messages("s1")] == ["weather?"]
+    assert stored.count("s1").events == 1
+    await ask([asked])
+    assert model.shown[-1] == ["weather?"]
+    await ask([HumanMessage("thanks")])
+    assert model.shown[-1] == ["weather?", "sunny", "thanks"]
+    assert [message.text for message in stored.messages("s1")] == ["weather?", "sunny", "thanks", "bye"]
+    assert stored.verify("s1") == []
+
+
 async def test_what_was_taken_back_and_brought_back_is_answered(face: Face, stored: SessionService) -> None:
     model = Speaking(replies=["hello", "here I am", "bye"])
     chat = SessionMemoryAdvisor(stored).wrap(model)
@@ -122,6 +170,50 @@ async def test_a_tool_whose_call_was_taken_back(face: Face, stored: SessionServi
     assert len(model.shown[3]) == len(kinds) + 1
     assert [text for _, text, standing in logged(stored) if standing == "live"][-2:] == ["thanks", "bye"]
     assert stored.verify("s1") == []
+
+
+@pytest.mark.parametrize("how", ["the turn", "the result alone", "a call of none"])
+async def test_results_whose_call_is_taken_back_just_before_they_are_stored(
+    face: Face, stored: SessionService, how: str
+) -> None:
+    """As where it was taken back before: the turn is said anew, and a result alone says nothing to a model."""
+    back: list[int] = []
+
+    def store(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+        if back and any(isinstance(message, ToolMessage) for message in messages):
+            stored.rewind("s1", to_seq=back.pop())
+        return list(messages)
+
+    calls = AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": "c1"}])
+    model = Speaking(replies=["hello", calls, "sunny", "bye"])
+    chat = SessionMemoryAdvisor(stored, store=store).wrap(model)
+    await face.invoke(chat, "hi", config_for("s1"))
+    before = stored.get("s1").version
+    said = await face.invoke(chat, "weather?", config_for("s1"))
+    back.append(before)
+    result = ToolMessage("sun", tool_call_id="c0" if "none" in how else "c1")
+    if how == "the turn":
+        await face.invoke(chat, [HumanMessage("weather?"), said, result], config_for("s1"))
+        assert texts(stored) == ["hi", "hello", "weather?", "", "sun", "sunny"]
+        assert model.shown[-1] == ["hi", "hello", "weather?", "", "sun"]
+    else:
+        with pytest.raises(InvalidInputError, match=f"'{result.tool_call_id}', or a rewind took it back: send its"):
+            await face.invoke(chat, [result], config_for("s1"))
+        model.replies.pop(2)
+    await face.invoke(chat, "thanks", config_for("s1"))
+    assert texts(stored)[-2:] == ["thanks", "bye"]
+    assert stored.verify("s1") == []
+
+
+async def test_a_result_alone_finds_a_call_of_long_ago(face: Face, sessions: SessionService) -> None:
+    calls = AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": "c1"}])
+    model = Speaking(replies=[calls, "sunny"])
+    chat = SessionMemoryAdvisor(sessions, last_n=2).wrap(model)
+    await face.invoke(chat, "weather?", config_for("s1"))
+    sessions.append("s1", [HumanMessage(f"by the way {at}") for at in range(30)])
+    await face.invoke(chat, [ToolMessage("sun", tool_call_id="c1")], config_for("s1"))
+    runs = {event.invocation_id for event in sessions.events("s1") if event.message and event.message.type != "human"}
+    assert len(runs) == 1
 
 
 def test_the_log_refuses_an_answer_to_what_was_taken_back(stored: SessionService) -> None:

@@ -392,7 +392,8 @@ def same_message(one: BaseMessage, other: BaseMessage) -> bool:
 
 def unreadable(session_id: str, seq: int, error: Exception) -> str:
     """What is wrong with an event that is not what was written."""
-    return f"Event {seq} of session {session_id!r} cannot be read ({type(error).__name__}); the other events can."
+    session = f"session {session_id!r}" if session_id else "a session"
+    return f"Event {seq} of {session} cannot be read ({type(error).__name__}); the other events can."
 
 
 def digest(*parts: str | int | None) -> str:

@@ -40,11 +40,13 @@ class Admission:
         where: The filter.
         codec: Reads the messages that it asks.
         idle_before: Open invocations not touched since count as failed.
+        session_id: The one session that is searched, where it is one.
     """
 
-    def __init__(self, where: EventFilter, codec: MessageCodec, idle_before: int = 0) -> None:
+    def __init__(self, where: EventFilter, codec: MessageCodec, idle_before: int = 0, session_id: str = "") -> None:
         self.where = where
-        stored = query_of(replace(where, standings=where.standings or SEARCHED), codec, idle_before=idle_before)
+        seen = replace(where, standings=where.standings or SEARCHED)
+        stored = query_of(seen, codec, session_id=session_id, idle_before=idle_before)
         self.query = replace(stored, kinds=stored.kinds & MESSAGE_CODES if stored.kinds else MESSAGE_CODES)
         self.kinds = self.query.kinds if stored.kinds else frozenset[int]()
         self._of_rows = replace(self.query, predicate=None)

@@ -62,7 +62,7 @@ class TimeOrderedSearch:
         asked = self._asked(request, query)
         if asked.pattern is None and not self._codec.encrypts:
             yield from self._require_readable(request, query)
-        wanted = Admission(asked, self._codec, request.searched.idle_before).query
+        wanted = Admission(asked, self._codec, request.searched.idle_before, request.searched.session_id or "").query
         shown = None if request.cursor is None else _place(request.cursor)
         # One more than is shown tells whether another page follows.
         needed = (request.page + 1) * request.limit + 1
