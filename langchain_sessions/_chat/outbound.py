@@ -15,7 +15,7 @@ from langchain_sessions._chat.blocks import sendable, whole_blocks
 from langchain_sessions._chat.call_ids import is_taken_by_all, rename_calls
 from langchain_sessions._chat.legacy_messages import of_known_kind
 from langchain_sessions._chat.names import kwargs_with_taken_names, taken_name, with_taken_names
-from langchain_sessions._chat.own_blocks import SPOKEN, as_read_by, goes_on_at_provider, standing_alone
+from langchain_sessions._chat.own_blocks import SPOKEN, as_read_by, standing_alone
 from langchain_sessions._core.message_types import MESSAGES
 from langchain_sessions._core.view import call_ids, is_thought, pair_tool_calls, without_calls
 from langchain_sessions._core.whole import clip, whole_text, whole_value
@@ -63,7 +63,9 @@ def made_valid(
     """
     over = len(messages) if over is None else over
     valid = _valid_messages(messages, over, taken=taken, joins=joins, reader=reader)
-    return standing_alone(valid, () if is_shortened else messages[over:]) if goes_on_at_provider(reader) else valid
+    # Such a client names its provider's newest reply, and sends nothing of what stands before it.
+    goes_on_there = getattr(reader, "use_previous_response_id", False) is True
+    return standing_alone(valid, () if is_shortened else messages[over:]) if goes_on_there else valid
 
 
 def _valid_messages(

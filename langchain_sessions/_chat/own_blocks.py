@@ -67,11 +67,6 @@ def as_read_by(reader: BaseChatModel | None, messages: Sequence[BaseMessage]) ->
     return _without_open_ends(read)
 
 
-def goes_on_at_provider(reader: BaseChatModel | None) -> bool:
-    """Whether a client names its provider's newest reply, and sends nothing of what stands before it."""
-    return getattr(reader, "use_previous_response_id", False) is True
-
-
 def standing_alone(messages: Sequence[BaseMessage], going_on: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Messages without the names under which a provider keeps what led to its replies.
 

@@ -19,6 +19,7 @@ from langchain_sessions._sql.index import writing as recall_writing
 from langchain_sessions._sql.log import (
     appending,
     archiving,
+    contexts,
     counting,
     overwriting,
     reading,
@@ -263,7 +264,7 @@ class SqlStore(SessionStore):
     def append_events(self) -> None: ...
     @runs(TransactionKind.READ, reading.find_events)
     def find_events(self) -> None: ...
-    @runs(TransactionKind.READ, reading.load_context)
+    @runs(TransactionKind.READ, contexts.load_context)
     def load_context(self) -> None: ...
     @runs(TransactionKind.WRITE, rewinding.rewind_events)
     def rewind_events(self) -> None: ...

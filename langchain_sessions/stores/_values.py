@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from langchain_sessions._core.ranges import SeqSet
     from langchain_sessions.stores._vectors import VectorProgress
 
+Place = tuple[int, int]
 SameMessage = Callable[[str, EventRow, EventRow], bool]
 ChunksOfLogs = dict[tuple[int, int], "tuple[StoredChunk, ...]"]
 
@@ -127,9 +128,7 @@ class ArchivePlan:
         covered: Positions of the log that it archives, beyond those archived already.
         base_record: Record of the compaction in force then; 0 for none.
         record: The record to append.
-        summaries: The events that stand for what is covered; they take its first position. Empty keeps the
-            summaries in force.
-
+        summaries: The events that stand for what is covered, at its first position; empty keeps those in force.
     """
 
     scope: str | None
@@ -170,16 +169,14 @@ class SessionQuery:
     owner: Owner
     now: int
     limit: int
-    after: tuple[int, int] | None = None
-    before: tuple[int, int] | None = None
+    after: Place | None = None
+    before: Place | None = None
 
-    def neighbours(
-        self, page: Sequence[tuple[int, int]], *, has_more: bool
-    ) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
+    def neighbours(self, page: Sequence[Place], *, has_more: bool) -> tuple[Place | None, Place | None]:
         """What leads on from a page, and back from it.
 
         Args:
-            page: The times and keys of its sessions, newest first.
+            page: The places of its sessions, newest first.
             has_more: Whether there is more in the direction that was asked for.
         """
         first, last = (page[0], page[-1]) if page else (None, None)
@@ -194,8 +191,8 @@ class SessionSlice(NamedTuple):
     """A page of sessions, the place that the next follows, and the one that the page in front of it ends before."""
 
     rows: list[SessionHeading]
-    after: tuple[int, int] | None
-    before: tuple[int, int] | None = None
+    after: Place | None
+    before: Place | None = None
 
 
 class ScopeMeasure(NamedTuple):

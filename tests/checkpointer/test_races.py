@@ -15,6 +15,7 @@ from langgraph.types import interrupt
 from langchain_sessions._sql.driver.transaction import Transaction
 from langchain_sessions._sql.index import reading as sql_index
 from langchain_sessions._sql.index import scanning
+from langchain_sessions._sql.log import contexts
 from langchain_sessions._sql.log import reading as sql
 from langchain_sessions._sql.threads import reading as thread_reading
 from langchain_sessions._sql.threads.values import read_values
@@ -152,7 +153,7 @@ def test_a_message_is_not_missed_while_a_checkpoint_takes_it_in(
             graph.update_state(CONFIG, update("mine"), as_node="say")
         return read(*given)
 
-    for module in (partitioned, sql):
+    for module in (partitioned, contexts):
         monkeypatch.setattr(module, "_standing", partial(reading, module._standing))
     assert [message.id for message in service.messages("t", last_n=last_n)] == before
     assert came == 2
@@ -196,7 +197,7 @@ def test_a_message_is_not_called_detached_while_a_checkpoint_takes_it_in(
         return read(*given, **more)
 
     for owner, name in (
-        (sql, "_select"),
+        (sql, "select_events"),
         (scanning, "_rows"),
         (scanning, "_asked"),
         (sql_index, "_tails"),

@@ -9,6 +9,7 @@ from sqlalchemy import Column, Dialect, Integer, MetaData, String, Table, bindpa
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from langchain_sessions._sql.driver.transaction import Prepared, param
+from langchain_sessions._sql.index.searched_logs import Widened
 
 THINGS = Table("things", MetaData(), Column("id", Integer), Column("name", String(9)))
 _postgresql: Any = postgresql.dialect
@@ -28,13 +29,13 @@ def _values(size: int) -> dict[str, Any]:
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
 @pytest.mark.parametrize("size", [1, 4, 512])
 def test_a_widened_statement_is_the_compiled_one(dialect: Dialect, size: int) -> None:
-    wide, widened = _compiled(dialect, size), _compiled(dialect, 1).widened("k", size)
+    wide, widened = _compiled(dialect, size), Widened(_compiled(dialect, 1), "k", size)
     assert (widened.text, widened.names, widened.columns) == (wide.text, wide.names, wide.columns)
     assert widened.bind(_values(size)) == wide.bind(_values(size)) == ("x", *range(size), 7)
 
 
 def test_places_by_number_are_numbered_on() -> None:
-    widened = _compiled(_postgresql(paramstyle="numeric_dollar"), 1).widened("k", 4)
+    widened = Widened(_compiled(_postgresql(paramstyle="numeric_dollar"), 1), "k", 4)
     sent = widened.bind(_values(4))
     places = [at for at in range(1, len(sent) + 1) if f"${at}" in widened.text]
     assert places == [1, 2, 3, 4, 5, 6]

@@ -7,7 +7,6 @@ values. Measured per SQLite append: driver alone 10 µs, this path 32 µs, Core 
 from __future__ import annotations
 
 import os
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from operator import itemgetter
@@ -66,9 +65,6 @@ class Queued(NamedTuple):
 
 Send = Callable[[Any, Sequence[Queued]], None]
 
-_PLACE = re.compile(r"(?:\?|%s|\$([0-9]+))(?:::[A-Z]+)?")
-"""Where a value is given, as the dialects write it."""
-
 
 def param(name: str, type_: TypeEngine[Any] | None = None) -> BindParameter[Any]:
     """A value that a statement is given when it runs."""
@@ -95,35 +91,13 @@ class Prepared:
         self.text = str(compiled)
         self.columns: tuple[str, ...] = tuple(getattr(statement, "exported_columns", {}).keys())
         self.names: tuple[str, ...] = tuple(compiled.positiontup or ())
-        fixed = {name: value for name, value in compiled.params.items() if value is not None}
-        self.fixed = fixed
+        self.fixed = fixed = {name: value for name, value in compiled.params.items() if value is not None}
         placed = itemgetter(*map(order.index, self.names)) if order else None
-        self.bind: Callable[[Any], Row] = placed or _binding(self.names, fixed)
+        self.bind: Callable[[Any], Row] = placed or binding(self.names, fixed)
         """The values in the order of the text; literals of the statement are filled in."""
 
-    def widened(self, name: str, size: int) -> Prepared:
-        """The statement with room for `name_1` to `name_size` where it has one place for `name_1` in a list.
 
-        To compile it again would take milliseconds for each size.
-        """
-        at, more = self.names.index(f"{name}_1"), tuple([f"{name}_{each}" for each in range(2, size + 1)])
-        places, known = [*_PLACE.finditer(self.text)], len(self.names)
-        made = Prepared.__new__(Prepared)
-        made.columns, made.fixed = self.columns, self.fixed
-        if places[0][1]:  # by number: what is new comes last
-            place = next(each for each in places if each[1] == str(at + 1))
-            listed = [place[0].replace(place[1], str(number), 1) for number in range(known + 1, known + size)]
-            made.names = (*self.names, *more)
-        else:
-            place = places[at]
-            listed = [place[0]] * (size - 1)
-            made.names = (*self.names[: at + 1], *more, *self.names[at + 1 :])
-        made.text = f"{self.text[: place.start()]}{', '.join([place[0], *listed])}{self.text[place.end() :]}"
-        made.bind = _binding(made.names, made.fixed)
-        return made
-
-
-def _binding(names: tuple[str, ...], fixed: Values) -> Callable[[Values], Row]:
+def binding(names: tuple[str, ...], fixed: Values) -> Callable[[Values], Row]:
     """`Prepared.bind`: of most statements a function of C, since every statement of every call goes through it."""
     if len(names) > 1 and not fixed:
         return itemgetter(*names)
@@ -187,15 +161,6 @@ class Transaction:
     def prepare(self, shape: Hashable, build: Build, *args: Any) -> Prepared:
         """The statement of this shape, which is built of `args` and compiled on first use."""
         return self.cache.known.get(shape) or self.cache.add(shape, build(*args))
-
-    def prepare_wide(self, name: str, size: int, shape: tuple[Hashable, ...], build: Build) -> Prepared:
-        """`prepare` of a statement with a list of so many values, which it is built with one of; with none for 0."""
-        if not size:
-            return self.prepare((*shape, 0), build)
-        known, key = self.cache.known, (*shape, size)
-        if key not in known:
-            known[key] = self.prepare((*shape, 1), build).widened(name, size)
-        return known[key]
 
     def prepare_for(self, order: Sequence[str], shape: Hashable, build: Build, *args: Any) -> Prepared:
         """`prepare`, for values that are not given by their names but in an order."""

@@ -24,6 +24,7 @@ from langchain_sessions._sql.index.searched_logs import (
     ask_progress,
     event_and_run_columns,
     events_in,
+    prepared_for,
     progress_in,
     searched_criteria,
     searched_shape,
@@ -269,7 +270,7 @@ def _generations(tx: Transaction, searched: SearchedLogs, some: Some) -> Later:
         columns = [logs.c.skey, logs.c.generation]
         return select(*columns).select_from(joined).where(*searched_criteria(tx, searched, some))
 
-    statement = tx.prepare_wide("k", some.size, ("recall generations", *searched_shape(searched, some)), build)
+    statement = prepared_for(tx, some, ("recall generations", *searched_shape(searched, some)), build)
     return tx.later(statement, searched_values(searched, some))
 
 
@@ -293,7 +294,7 @@ def _chunks(tx: Transaction, query: IndexQuery, some: Some) -> Later:
     if known is not None:
         values.update(q_skey=known[0], q_generation=known[1])
     shape = "recall chunks", known is not None, *searched_shape(searched, some)
-    return tx.later(tx.prepare_wide("k", some.size, shape, build), values)
+    return tx.later(prepared_for(tx, some, shape, build), values)
 
 
 def _with_traits(
@@ -348,7 +349,7 @@ def _buckets(tx: Transaction, query: IndexQuery, some: Some) -> Later:
     shape = ("recall buckets", len(numbers or ()), *searched_shape(query.searched, some), *bucket_shape(query))
     values = {**searched_values(query.searched, some), **bucket_values(query)}
     values.update((f"q_chunk{at}", number) for at, number in enumerate(numbers or ()))
-    return tx.later(tx.prepare_wide("k", some.size, shape, build), values)
+    return tx.later(prepared_for(tx, some, shape, build), values)
 
 
 def _by_chunk(rows: Sequence[Row]) -> dict[int, dict[int, dict[str, bytes]]]:
@@ -380,5 +381,5 @@ def _tails(tx: Transaction, query: IndexQuery, some: Some) -> Later:
 
     # One more than may be scanned, so that too many are told from just enough.
     values = {**searched_values(searched, some), "k_most": query.most_scanned + 1}
-    statement = tx.prepare_wide("k", some.size, ("recall tails", *searched_shape(searched, some)), build)
+    statement = prepared_for(tx, some, ("recall tails", *searched_shape(searched, some)), build)
     return tx.later(statement, values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Select, bindparam, exists, select
@@ -10,14 +11,14 @@ from langchain_sessions._core.ledger import OF_RUNS, Ledger, LogView
 from langchain_sessions._core.matching import may_have_moved_on
 from langchain_sessions._core.ranges import decode_ranges
 from langchain_sessions._core.rows import EventRow, SessionRow, owner_shape, stored_row
-from langchain_sessions._sql.driver.transaction import Later, Transaction, param
+from langchain_sessions._sql.driver.transaction import Later, Prepared, Transaction, binding, param
 from langchain_sessions._sql.log.criteria import run_status
 from langchain_sessions._sql.log.expiry_in_sql import is_there
 from langchain_sessions._sql.log.lookup import event_columns, key_values, owner_criterion, session_columns, session_row
 from langchain_sessions._sql.tables.types import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
     from langchain_sessions._core.ranges import SeqRange
     from langchain_sessions._sql.tables.schema import Tables
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from langchain_sessions.stores._values import SearchedLogs
 
 _STATUS: Final = quoted("status")
+_PLACE: Final = re.compile(r"(?:\?|%s|\$([0-9]+))(?:::[A-Z]+)?")
+"""Where a value is given, as the dialects write it."""
 
 
 MOST_NAMED: Final = 512
@@ -65,7 +68,7 @@ def searched_criteria(tx: Transaction, searched: SearchedLogs, some: Some = ALL)
 
 
 def named_keys(tx: Transaction) -> ColumnElement[bool]:
-    """Whether the key of a session is one of those that are named: `prepare_wide` has room for the others."""
+    """Whether the key of a session is one of those that are named: `prepared_for` has room for the others."""
     return tx.tables.sessions.c.skey.in_(bindparam("k", [None], expanding=True))
 
 
@@ -75,6 +78,42 @@ def named_values(some: Some) -> dict[str, Any]:
     if keys is None:
         return {}
     return {f"k_{at + 1}": keys[min(at, len(keys) - 1)] if keys else 0 for at in range(some.size)}
+
+
+def prepared_for(tx: Transaction, some: Some, shape: tuple[Hashable, ...], build: Callable[[], Any]) -> Prepared:
+    """The statement of this shape over some sessions. It is compiled for one key, and widened for more."""
+    known, key = tx.cache.known, (*shape, some.size)
+    if not some.size:
+        return tx.prepare(key, build)
+    if key not in known:
+        known[key] = Widened(tx.prepare((*shape, 1), build), "k", some.size)
+    return known[key]
+
+
+class Widened(Prepared):
+    """A statement with room for `name_1` to `name_size` where another has one place for `name_1` in a list.
+
+    To compile it again would take milliseconds for each size.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, narrow: Prepared, name: str, size: int) -> None:
+        """Write the places down."""
+        text, names = narrow.text, narrow.names
+        at, more = names.index(f"{name}_1"), tuple([f"{name}_{each}" for each in range(2, size + 1)])
+        places, known = [*_PLACE.finditer(text)], len(names)
+        if places[0][1]:  # by number: what is new comes last
+            place = next(each for each in places if each[1] == str(at + 1))
+            listed = [place[0].replace(place[1], str(number), 1) for number in range(known + 1, known + size)]
+            self.names = (*names, *more)
+        else:
+            place = places[at]
+            listed = [place[0]] * (size - 1)
+            self.names = (*names[: at + 1], *more, *names[at + 1 :])
+        self.text = f"{text[: place.start()]}{', '.join([place[0], *listed])}{text[place.end() :]}"
+        self.columns, self.fixed = narrow.columns, narrow.fixed
+        self.bind = binding(self.names, self.fixed)
 
 
 def is_shelved(tx: Transaction) -> ColumnElement[bool]:
@@ -128,7 +167,7 @@ def ask_progress(tx: Transaction, searched: SearchedLogs, some: Some = ALL) -> L
             .order_by(s.c.skey)
         )
 
-    statement = tx.prepare_wide("k", some.size, ("recall logs", *searched_shape(searched, some)), build)
+    statement = prepared_for(tx, some, ("recall logs", *searched_shape(searched, some)), build)
     return tx.later(statement, searched_values(searched, some))
 
 

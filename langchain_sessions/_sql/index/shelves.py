@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Select, Table, and_, case, func, insert, l
 from langchain_sessions._core.checkpoints import blanked_at
 from langchain_sessions._core.rows import owner_shape
 from langchain_sessions._sql.driver.transaction import Later, Row, Transaction, param
-from langchain_sessions._sql.index.searched_logs import Some, is_shelved, named_keys, named_values
+from langchain_sessions._sql.index.searched_logs import Some, is_shelved, named_keys, named_values, prepared_for
 from langchain_sessions._sql.log.expiry_in_sql import is_over
 from langchain_sessions._sql.log.lookup import key_values, owner_criterion, session_columns, session_row
 from langchain_sessions._sql.log.removing import drop_shelves, remove_shelves
@@ -83,7 +83,7 @@ def find_left(tx: Transaction, searched: SearchedLogs, moved: tuple[int, ...] | 
         )
 
     shape = "left", owner_shape(searched.owner), some.keys is not None
-    statement = tx.prepare_wide("k", some.size, shape, build)
+    statement = prepared_for(tx, some, shape, build)
     return tx.later(statement, {**key_values(searched.key, searched.now), **named_values(some)})
 
 
@@ -117,7 +117,7 @@ def find_moved(tx: Transaction, searched: SearchedLogs, copied: Copied) -> tuple
         return whole.union_all(*parts)
 
     shape = "moved", owner_shape(searched.owner), known.keys is not None
-    statement = tx.prepare_wide("k", known.size, shape, build)
+    statement = prepared_for(tx, known, shape, build)
     (_, total, gone), *rows = tx.rows(statement, {**key_values(searched.key, searched.now), **named_values(known)})
     ahead, moved = total - copied.total, list[int]()
     if ahead or gone:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import cache, partial
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from sqlalchemy import (
     BigInteger,
@@ -443,8 +443,7 @@ def _append_in_one(tx: Transaction, key: SessionKey, batch: AppendBatch, values:
         return None
     last, *told = found
     if last is None:
-        again: Appended | None = in_one.known_again(key, batch, *told)
-        return again
+        return cast("Appended | None", in_one.known_again(key, batch, *told))
     check_position(key.id, last)
     run = batch.rows[0].invocation_id
     view = None if run is None else _view_in_run(run, last_mark(batch.rows) or told[0], last)

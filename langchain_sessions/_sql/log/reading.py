@@ -1,4 +1,4 @@
-"""Reading a log: by criteria in log order, and the live part that makes a context.
+"""Reading a log by criteria, in its order.
 
 Reads need no transaction. A log only grows, so the session row that is read first says which version is read,
 and what is appended meanwhile is left out by position.
@@ -8,60 +8,42 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import islice
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, Select, case, func, literal_column, null, or_, select
+from sqlalchemy import Select, func, select
 
-from langchain_sessions._core import message_types as k
 from langchain_sessions._core import rows as r
-from langchain_sessions._core.ledger import LogView, visible_scopes
 from langchain_sessions._core.matching import EventQuery, asks_for_words, cut_window, holds_keywords, may_have_moved_on
-from langchain_sessions._core.packed_texts import text_in
-from langchain_sessions._core.ranges import SeqSet
-from langchain_sessions._core.rows import PLAIN, SAID, SELDOM, EventRow, SessionKey, SessionLog, owner_shape, stored_row
+from langchain_sessions._core.rows import EventRow, SessionKey, SessionLog, stored_row
 from langchain_sessions._core.view import (
     MOST_READS,
-    PlainRows,
-    are_together,
-    context_rows,
-    elsewhere,
-    is_reordered,
-    listed_back,
-    replaced,
-    runs_together,
 )
 from langchain_sessions._sql.driver.transaction import Prepared, Transaction, param
 from langchain_sessions._sql.driver.workers import beside
 from langchain_sessions._sql.log.criteria import (
     Criterion,
     criteria_of,
-    flagged,
-    in_ranges,
-    of_a_run,
-    scope_values,
-    visible,
 )
 from langchain_sessions._sql.log.lookup import (
-    ask_view,
     event_columns,
-    has_unfinished,
-    key_criteria,
-    key_values,
     require_view,
-    view_told,
     with_runs,
 )
-from langchain_sessions.stores._values import ContextSlice, EventSlice
+from langchain_sessions.stores._values import EventSlice
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from langchain_sessions._core.ledger import LogView
 
 # Rows that a predicate looks at between two round trips: few enough to stop soon, enough for a whole log in reason.
 _CHUNK = 500
 _FIRST = 32
 _READ_AT_ONCE = 1 << 22
 """Characters of a chunk, about."""
+
+
+_tuple = tuple.__new__
 
 
 def find_events(tx: Transaction, key: SessionKey, query: EventQuery, now: int) -> EventSlice:
@@ -85,7 +67,7 @@ def _found(tx: Transaction, session: SessionLog, view: LogView, query: EventQuer
     if query.predicate is not None or query.keyword is not None or query.keywords:
         found = _looked_through(tx, session, criteria, query, view)
         return found._replace(view=with_runs(tx, session, view, found.rows, query.idle_before))
-    rows = _select(tx, session, criteria, newest=query.newest, limit=query.limit, offset=query.offset)
+    rows = select_events(tx, session, criteria, newest=query.newest, limit=query.limit, offset=query.offset)
     total = _count(tx, session, criteria) if query.with_total else None
     return EventSlice(rows, with_runs(tx, session, view, rows, query.idle_before), total)
 
@@ -97,7 +79,7 @@ def _prepared(tx: Transaction, shape: tuple[Any, ...], criteria: list[Criterion]
     return tx.prepare((*shape, *(criterion.shape for criterion in criteria)), build)
 
 
-def _select(
+def select_events(
     tx: Transaction,
     session: SessionLog,
     criteria: list[Criterion],
@@ -106,6 +88,7 @@ def _select(
     limit: int | None,
     offset: int = 0,
 ) -> list[EventRow]:
+    """The rows that meet criteria, in log order; of the newest only so many."""
     e = tx.tables.events.c
 
     def build() -> Select[Any]:
@@ -179,7 +162,7 @@ def _passing(
     while size:
         side = (lambda: e.seq < param("q_edge")) if query.newest else (lambda: e.seq > param("q_edge"))
         here = [*criteria, Criterion(("edge", query.newest), side, {"q_edge": edge})]
-        chunk = _select(tx, session, here, newest=query.newest, limit=size)
+        chunk = select_events(tx, session, here, newest=query.newest, limit=size)
         if query.newest:
             chunk.reverse()
         for row in chunk:
@@ -198,267 +181,3 @@ def _count_words(tx: Transaction, session: SessionLog, criteria: list[Criterion]
     packed = Criterion("packed", lambda: e.packed.is_not(None), {})
     read = _passing(tx, session, [*criteria, packed], query, _CHUNK)
     return _count(tx, session, [*criteria, plain]) + sum(1 for _ in read)
-
-
-def load_context(
-    tx: Transaction,
-    key: SessionKey,
-    viewer: str | None,
-    invocation_id: str | None,
-    last_n: int | None,
-    now: int,
-    idle_before: int,
-    said_only: bool = False,  # noqa: FBT001, FBT002 - as in the contract
-) -> ContextSlice:
-    """The contract's `load_context`: the live tail by position, and beside it what stands in archived places."""
-    columns = SAID if said_only else PLAIN
-    if tx.pipelines:
-        session, view, plain = _in_one_packet(tx, key, viewer, last_n, now, idle_before, columns)
-    else:
-        session, view = require_view(tx, key, now, idle_before)
-        plain = _plain(tx, session, viewer, last_n, columns) if view.is_plain and tx.flavour == "sqlite" else None
-    if plain is not None:
-        return ContextSlice(session, plain if are_together(plain.runs) else runs_together([*plain]), view)
-    reads = 0
-    while True:
-        found, rows = _standing(tx, session, view, viewer, invocation_id, last_n, idle_before)
-        reads += 1
-        if reads == MOST_READS or (view.head is None and not any(row.flags & r.ROOTED for row in rows)):
-            return found
-        # A checkpoint that came meanwhile has taken messages into its thread, of which the head that was read has none.
-        newer, newer_view = require_view(tx, key, now, idle_before)
-        if newer.head_runs == session.head_runs:
-            return found
-        session, view = newer, newer_view
-
-
-def _standing(
-    tx: Transaction,
-    session: SessionLog,
-    view: LogView,
-    viewer: str | None,
-    invocation_id: str | None,
-    last_n: int | None,
-    idle_before: int,
-) -> tuple[ContextSlice, list[EventRow]]:
-    """What stands in a context, and the rows that were read for it."""
-    criteria = [_messages(tx), *_floors(tx, session, viewer, view)]
-    by_list = last_n is not None and is_reordered(view)
-    left_out = _left_out(tx, view, invocation_id, by_list=by_list)
-    rows = _select(tx, session, [*criteria, *left_out], newest=True, limit=last_n)
-    rooted = [row for row in rows if row.flags & r.ROOTED] if last_n is not None and view.head is None else []
-    if rooted:  # of a thread that was deleted
-        rows = _select(tx, session, [*criteria, *left_out, _beside_threads(tx)], newest=True, limit=last_n) + rooted
-    # What stands at another place than its own may belong into the window, wherever it was logged.
-    known = SeqSet.of(row.seq for row in rows)
-    if last_n is not None and len(rows) == last_n and rows and not view.head:
-        near = elsewhere(view, rows[0].seq)
-        rows += _at(tx, session, viewer, near - known)
-        view = with_runs(tx, session, view, rows, idle_before)
-        shown = context_rows(rows, view, viewer, invocation_id, last_n)
-        if len(shown) == last_n:
-            return ContextSlice(session, shown, view), rows
-        known = known | near
-    if last_n is not None and by_list:
-        rows += (listed := _listed(tx, session, view, viewer, invocation_id, last_n, idle_before))
-        known = known | SeqSet.of(row.seq for row in listed)
-    rows += _at(tx, session, viewer, elsewhere(view) - known)
-    view = with_runs(tx, session, view, rows, idle_before)
-    return ContextSlice(session, context_rows(rows, view, viewer, invocation_id, last_n), view), rows
-
-
-def _listed(
-    tx: Transaction,
-    session: SessionLog,
-    view: LogView,
-    viewer: str | None,
-    invocation_id: str | None,
-    last_n: int,
-    idle_before: int,
-) -> list[EventRow]:
-    """The last of a thread's list: as many as stand in a window, or more."""
-    rows: list[EventRow] = []
-    standing = 0
-    for seqs in listed_back(view, last_n):
-        some = _at(tx, session, viewer, seqs)
-        told = with_runs(tx, session, view, some, idle_before)
-        standing += sum(told.in_context(row, invocation_id) for row in some)
-        rows += some
-        if standing >= last_n:
-            break
-    return rows
-
-
-def _plain(
-    tx: Transaction, session: SessionLog, viewer: str | None, limit: int | None, columns: tuple[str, ...]
-) -> PlainRows | None:
-    """SQLite: the newest messages of a log whose events all stand where they were logged, if they are plain messages.
-
-    Every column of every row takes its driver as long as a small function, so half of them are only looked at: where
-    something is in them, none of this is of use.
-    """
-
-    def build() -> Select[Any]:
-        e = tx.tables.events.c
-        found = _plain_rows(tx, viewer, columns, e.skey == param("skey"), e.seq <= param("q_last"))
-        # Where no offset is named, SQLAlchemy has one sent with every call.
-        return found.limit(param("q_limit")).offset(literal_column("0"))
-
-    scopes = {} if viewer is None else scope_values(viewer)
-    values: dict[str, Any] = {"skey": session.skey, "q_last": session.last_seq, **scopes}
-    values["q_limit"] = -1 if limit is None else limit  # all of them, to SQLite
-    return _if_plain(tx.rows(tx.prepare(("plain events", len(scopes), len(columns)), build), values), columns)
-
-
-def _in_one_packet(
-    tx: Transaction,
-    key: SessionKey,
-    viewer: str | None,
-    limit: int | None,
-    now: int,
-    idle_before: int,
-    columns: tuple[str, ...],
-) -> tuple[SessionLog, LogView, PlainRows | None]:
-    """A server: the log, and with the same round trip what `_plain` reads, which is nothing of a log that is not.
-
-    Raises:
-        SessionNotFoundError: There is no session for this key.
-    """
-    scopes, shape = {} if viewer is None else scope_values(viewer), owner_shape(key.owner)
-
-    def build() -> Select[Any]:
-        s = tx.tables.sessions.c
-        stands = (s.ledger.is_(None), s.head_runs.is_(None), ~has_unfinished(tx))
-        skey = select(s.skey).where(*key_criteria(tx.tables, shape), *stands).scalar_subquery()
-        found = _plain_rows(tx, viewer, columns, tx.tables.events.c.skey == skey)
-        return found if limit is None else found.limit(param("q_limit"))
-
-    located = ask_view(tx, key, now)
-    statement = tx.prepare(("plain events of a key", shape, len(scopes), limit is None, len(columns)), build)
-    found = tx.later(statement, {**key_values(key, now), **scopes, "q_limit": limit})
-    tx.flush()
-    session, view = view_told(key, located.row, idle_before)
-    if session.ledger is not None or session.head_runs is not None or view.has_unfinished:
-        return session, view, None
-    rows = _if_plain(found.rows, columns)
-    # What was appended between the two is of a later version than the one that is read, and takes others' places.
-    return session, view, None if rows and rows[-1].seq > session.last_seq else rows
-
-
-def _plain_rows(
-    tx: Transaction, viewer: str | None, named: tuple[str, ...], *of_log: ColumnElement[bool]
-) -> Select[Any]:
-    """The newest messages first; without a position where something is in columns that are never read here.
-
-    Where the text is packed the position is below zero. SQLite then tells it in the text's place, which may hold bytes
-    there: a column that is nearly always empty would be asked of every row. Others have it in a column behind.
-    """
-    e = tx.tables.events.c
-    others = or_(
-        e.rev != literal_column("0"),
-        flagged(tx.tables, r.ROOTED),
-        *(e[name].is_not(None) for name in SELDOM),
-    )
-    is_packed = e.packed.is_not(None) & e.text.is_(None)
-    columns: list[ColumnElement[Any]] = [e[name] for name in named[1:]]
-    if tx.flavour == "sqlite":
-        columns[_TEXT - 1] = case((is_packed, e.packed), else_=e.text)
-    else:
-        columns.append(e.packed)
-    found = select(case((others, null()), (is_packed, -e.seq), else_=e.seq), *columns)
-    found = found.where(
-        *of_log, e.kind < k.FIRST_RECORD, visible(viewer, tx.tables).build() & ~flagged(tx.tables, r.SUMMARY)
-    )
-    return found.order_by(e.skey.desc(), e.seq.desc())
-
-
-_position = itemgetter(0)
-_tuple = tuple.__new__
-_TEXT = SAID.index("text")
-
-
-def _if_plain(found: list[tuple[Any, ...]], columns: tuple[str, ...]) -> PlainRows | None:
-    """The rows of `_plain_rows`, the oldest first; None where one of them says more."""
-    positions = [*map(_position, found)]
-    if None in positions:
-        return None
-    size = len(columns)
-    if positions and (min(positions) < 0 or len(found[0]) > size):
-        packed = (len(_packed_in(row, size)) for row in found if row[0] < 0)
-        return beside(packed, partial(_with_texts, found, size))
-    return PlainRows(found[::-1])
-
-
-def _with_texts(found: list[tuple[Any, ...]], size: int) -> PlainRows:
-    return PlainRows([_with_text(row, size) if row[0] < 0 else row[:size] for row in reversed(found)])
-
-
-def _with_text(row: tuple[Any, ...], size: int) -> tuple[Any, ...]:
-    """The first so many columns of a row whose text is packed."""
-    return (-row[0], *row[1:_TEXT], text_in(_packed_in(row, size)), *row[_TEXT + 1 : size])
-
-
-def _packed_in(row: tuple[Any, ...], size: int) -> bytes:
-    packed: bytes = row[_TEXT] if len(row) == size else row[-1]
-    return packed
-
-
-def _messages(tx: Transaction) -> Criterion:
-    return Criterion("messages", lambda: tx.tables.events.c.kind < k.FIRST_RECORD, {})
-
-
-def _floors(tx: Transaction, session: SessionLog, viewer: str | None, view: LogView) -> list[Criterion]:
-    """The tail of each scope that the viewer sees: what its compaction has not archived."""
-    e = tx.tables.events.c
-    covers = view.ledger.covers
-    scopes = visible_scopes(viewer)
-    floors = [covers[scope].upto if scope in covers else 0 for scope in scopes]
-    values: dict[str, Any] = {"q_lowest": min(floors), "q_last": session.last_seq}
-    values.update((f"q_floor{at}", floor) for at, floor in enumerate(floors))
-    values.update((f"q_scope{at}", scope) for at, scope in enumerate(scopes) if scope is not None)
-
-    def build() -> ColumnElement[bool]:
-        rooted = flagged(tx.tables, r.ROOTED)
-        tails = [or_(e.branch.is_(None), rooted) & (e.seq > param("q_floor0"))]
-        tails += [(e.branch == param(f"q_scope{at}")) & (e.seq > param(f"q_floor{at}")) for at in range(1, len(scopes))]
-        # Summaries stand elsewhere, or nowhere any more: here they would only use up the window.
-        real = ~flagged(tx.tables, r.SUMMARY)
-        return or_(*tails) & real & (e.seq > param("q_lowest")) & (e.seq <= param("q_last"))
-
-    return [Criterion(("floors", len(scopes)), build, values)]
-
-
-def _left_out(tx: Transaction, view: LogView, invocation_id: str | None, *, by_list: bool) -> list[Criterion]:
-    """What SQL can leave out of the tail, so that a window of n loads n rows. Empty for a plain log."""
-    e = tx.tables.events.c
-    ledger = view.ledger
-    gone = ledger.hidden | SeqSet.of([edit.seq for edit in ledger.edits]) | replaced(view)
-    found: list[Criterion] = []
-    if gone:
-        found.append(in_ranges("gone", e.seq, gone, inside=False))
-    if view.has_unfinished:
-        run = tx.tables.invocations.c
-        # Open or failed: an open one that was left alone for too long has failed, and is left out all the same.
-        others: list[ColumnElement[bool]] = [run.status.in_([literal_column("1"), literal_column("3")])]
-        if invocation_id is not None:
-            others.append(run.id != param("q_run"))
-        away = Criterion(("away", len(others)), lambda: ~of_a_run(tx.tables, *others), {"q_run": invocation_id})
-        found.append(away)
-    if by_list:
-        found.append(_beside_threads(tx))
-    elif view.head is not None:
-        listed = in_ranges("head", e.seq, SeqSet.of_runs(view.head))
-        found.append(listed._replace(build=lambda: ~flagged(tx.tables, r.ROOTED) | listed.build()))
-    return found
-
-
-def _beside_threads(tx: Transaction) -> Criterion:
-    return Criterion("beside threads", lambda: ~flagged(tx.tables, r.ROOTED), {})
-
-
-def _at(tx: Transaction, session: SessionLog, viewer: str | None, seqs: SeqSet) -> list[EventRow]:
-    """The messages at some positions that a viewer sees."""
-    if not seqs:
-        return []
-    clause = in_ranges("beside", tx.tables.events.c.seq, seqs)
-    return _select(tx, session, [_messages(tx), visible(viewer, tx.tables), clause], newest=False, limit=None)
