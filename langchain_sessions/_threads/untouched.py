@@ -102,9 +102,11 @@ def untouched(
         return None
     others = [fields[at] for at in told]
     plain = [each for at, each in enumerate(fields) if at not in told] if told else fields
+    values, values_of_others = get_referents(*plain), get_referents(*others)
+    if len(values) + len(values_of_others) != sum(map(len, fields)):
+        return None  # of fields that lie within their message Python tells nothing
     # What is empty for good, as None is, does no harm among what has to be.
-    values = get_referents(*plain)
-    empty, values_of_others = [*extras, *filterfalse(None, values)], get_referents(*others)
+    empty = [*extras, *filterfalse(None, values)]
     more, changeable, copies = _sorted_out(values_of_others, _values([*told.values()]))
     return Untouched(objects, plain + others, values + values_of_others, empty + more, changeable, copies)
 
