@@ -209,8 +209,9 @@ class ThreadCache:
                 left = [(end + 1, end_now), *runs[at + 1 :]]
         is_known, seqs = bool(objects), expand_ranges(left)
         objects += map(self._objects.__getitem__, seqs)
-        if not is_known and self._new is not None:
-            stored, new = self._new
+        found = None if is_known else self._new  # another thread may take it
+        if found is not None:
+            stored, new = found
             if [*stored] == seqs[: len(stored)] and new.begins(objects):
                 known, self._new = new, None
         self._last = view = View(runs, objects, known, is_known)

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     )
 
 Built = TypeVar("Built")
+_TRIES = 8
+"""Among many threads what is read is other each time, while one of them is damaged for good."""
 
 
 class CheckpointLoader:
@@ -192,14 +194,15 @@ def whole(
     it is read again, until the same checkpoints lack something twice.
     """
     before: list[tuple[int, CheckpointRow]] = []
+    tries = 0
     while True:
         reader = CacheReader(cache)
         page = yield from read(reader)
         try:
             return build(page, Rebuilder(forms, page.details, reader))
         except CorruptRowError:
-            there = [(item.session.skey, item.row) for item in page.found]
-            if there == before:
+            there, tries = [(item.session.skey, item.row) for item in page.found], tries + 1
+            if there == before or tries == _TRIES:
                 raise
             before = there
             for item in page.found:

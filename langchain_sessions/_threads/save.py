@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
@@ -68,6 +69,8 @@ class CheckpointWriter:
         self._steps: dict[tuple[str, str, str], tuple[Sequence[PendingWrite], bool]] = {}
         """What tasks wrote on checkpoints that have no child yet, and whether that is all."""
         self._steps_guard = new_lock()
+        self._forgot_at = ""
+        """When a step was forgotten last: of one whose checkpoint is no younger nobody knows whether that is all."""
 
     # -- checkpoints ---------------------------------------------------------------------------------------
 
@@ -167,7 +170,7 @@ class CheckpointWriter:
             thread.starts.pop((planned.parent.ns, planned.parent.cid), None)
         self._steps.pop((at.session_id, at.namespace, record.parent or ""), None)
         if record.delta is not None:
-            self._expect(at, record.cid, (), is_begun=True)
+            self._expect(at, record.cid, (), begun=record.ts)
 
     # -- what tasks wrote ----------------------------------------------------------------------------------
 
@@ -234,13 +237,14 @@ class CheckpointWriter:
         place = at.key, thread_draft(at.log, at.key, anew=False), ns, at.namespace, cid
         return _tuple(WritesPlan, (*place, rows, named_in, values, needs, is_regular, is_regular and not durable))
 
-    def _expect(self, at: ThreadConfig, cid: str, pending: Sequence[PendingWrite], *, is_begun: bool = False) -> None:
+    def _expect(self, at: ThreadConfig, cid: str, pending: Sequence[PendingWrite], *, begun: str = "") -> None:
         """Remember writes until the next checkpoint takes their messages over. Tasks of one step come at once."""
         place = at.session_id, at.namespace, cid
         with self._steps_guard:
             before, is_all = self._steps.get(place, _NOTHING_WRITTEN)
-            self._steps[place] = [*before, *pending] if before else pending, is_all or is_begun
+            self._steps[place] = [*before, *pending] if before else pending, is_all or begun > self._forgot_at
             if len(self._steps) > _MAX_PENDING:
+                self._forgot_at = datetime.now(timezone.utc).isoformat()
                 # A list, since a step may be taken away meanwhile; several at once, since it is as long as all of it.
                 for old in list(self._steps)[: _MAX_PENDING // 16]:
                     self._steps.pop(old, None)

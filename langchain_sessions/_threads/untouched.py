@@ -42,6 +42,8 @@ class Untouched(NamedTuple):
     """Messages, and what they held when they were as they are stored."""
 
     objects: list[BaseMessage]
+    parts: list[Any]
+    """What makes up the messages: their fields, their extra fields, their classes."""
     fields: list[Fields]
     """Of all of them, in any order."""
     values: list[Any]
@@ -55,7 +57,7 @@ class Untouched(NamedTuple):
     def stands(self) -> bool:
         """Whether the messages hold what they held. Where there is no plain answer they may not."""
         try:
-            is_same = get_referents(*self.fields) == self.values
+            is_same = get_referents(*self.fields) == self.values and get_referents(*self.objects) == self.parts
         except Exception:  # an array answers with an array, and an object may raise anything
             return False
         return is_same and not any(self.empty) and equal(self.others, self.copies)
@@ -68,6 +70,7 @@ class Untouched(NamedTuple):
         """These messages and others behind them."""
         return Untouched(
             self.objects + more.objects,
+            self.parts + more.parts,
             self.fields + more.fields,
             self.values + more.values,
             self.empty + more.empty,
@@ -108,11 +111,13 @@ def untouched(
     # What is empty for good, as None is, does no harm among what has to be.
     empty = [*extras, *filterfalse(None, values)]
     more, changeable, copies = _sorted_out(values_of_others, _values([*told.values()]))
-    return Untouched(objects, plain + others, values + values_of_others, empty + more, changeable, copies)
+    parts = get_referents(*objects)
+    return Untouched(objects, parts, plain + others, values + values_of_others, empty + more, changeable, copies)
 
 
 def found_untouched(objects: list[BaseMessage], snapshots: list[Fields]) -> Untouched | None:
     """The same of messages that others may have; None where they are not as snapshots of their fields say."""
+    parts = get_referents(*objects)
     fields: list[Any] = [message.__dict__ for message in objects]
     if not _TELLS_VALUES or [*chain.from_iterable(fields)] != [*chain.from_iterable(snapshots)]:
         return None
@@ -122,7 +127,7 @@ def found_untouched(objects: list[BaseMessage], snapshots: list[Fields]) -> Unto
     if any(extras) or not equal(values, stored):
         return None
     empty, others, copies = _sorted_out(values, stored)
-    return Untouched(objects, fields, values, [*empty, *extras], others, copies)
+    return Untouched(objects, parts, fields, values, [*empty, *extras], others, copies)
 
 
 def _sorted_out(values: list[Any], stored: list[Any]) -> tuple[list[Any], list[Any], list[Any]]:

@@ -57,6 +57,30 @@ def test_whatever_is_corrupt_the_thread_is_named(service: SessionService, table:
     assert len(service.events("t").items) == 6
 
 
+def test_what_is_corrupt_is_told_while_others_write(service: SessionService, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list over all threads is another one each time: it is not read for as long as somebody writes."""
+    graph, good = graph_over(service), {"configurable": {"thread_id": "good"}}
+    say(graph, "one")
+    spoil(service, "checkpoints", body=b"\xff\xfe garbage")
+    reader, came = SessionCheckpointSaver(service), 0
+    store = type(log_of(service).store)
+    find: Any = store.find_checkpoints
+
+    def writing(*given: Any) -> Any:
+        nonlocal came
+        came += 1
+        with monkeypatch.context() as others:
+            others.setattr(store, "find_checkpoints", find)
+            for _ in range(came < 50):
+                say(graph, "more", good)
+        return find(*given)
+
+    monkeypatch.setattr(store, "find_checkpoints", writing)
+    with pytest.raises(CorruptRowError, match="'t'"):
+        list(reader.list(None))
+    assert came < 20
+
+
 def test_upkeep_names_the_thread(service: SessionService) -> None:
     graph = graph_over(service)
     for text in ("one", "two"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import random
 import time
@@ -16,6 +17,7 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import Overwrite
 from typing_extensions import TypedDict
 
+from langchain_sessions._threads import save
 from langchain_sessions.checkpointer import SessionCheckpointSaver
 
 delta: Any = importlib.import_module("langgraph.channels.delta") if find_spec("langgraph.channels.delta") else None
@@ -227,6 +229,23 @@ def test_a_step_of_a_delta_channel_that_many_other_threads_wrote_beside(service:
     talk.meanwhile = lambda: _write_in_others(talk.graph.checkpointer, 300)
     talk.ask("second")
     assert [each.text for each in talk.messages()][4:] == ["second", "left of 5", "right of 5", "the end"]
+
+
+@needs_delta_channels
+async def test_steps_that_are_forgotten_before_their_checkpoint_is_stored(
+    service: SessionService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tasks may write before the checkpoint that they run on is committed; what is left then is not all."""
+    monkeypatch.setattr(save, "_MAX_PENDING", 16)
+    talk = Talk(service, frequency=100)
+    others: list[Any] = [{"configurable": {"thread_id": f"t{number}"}} for number in range(24)]
+    for number in range(2):
+        asked = {"messages": [HumanMessage(f"question {number}")]}
+        await asyncio.gather(*(talk.graph.ainvoke(asked, config) for config in others))
+    for config in others:
+        found = (await talk.graph.aget_state(config)).values["messages"]
+        logged = await service.amessages(config["configurable"]["thread_id"])
+        assert [each.id for each in logged] == [each.id for each in found]
 
 
 def _write_in_others(saver: SessionCheckpointSaver, count: int) -> None:

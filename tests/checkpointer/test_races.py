@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from functools import partial
+from functools import partial, partialmethod
 from typing import TYPE_CHECKING, Annotated, Any
 
 import pytest
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage
+from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.graph import START, MessagesState, StateGraph, add_messages
 from langgraph.types import interrupt
 
@@ -24,6 +25,7 @@ from langchain_sessions.errors import HeadConflictError
 from langchain_sessions.events import Standing
 from langchain_sessions.filters import EventFilter
 from langchain_sessions.stores._partitioned import log as partitioned
+from langchain_sessions.stores._partitioned import thread_reads
 from langchain_sessions.stores._partitioned.access import Partitions
 from tests.checkpointer.talking import CONFIG, ask, talking, update_some
 from tests.faults.drills import in_threads
@@ -254,6 +256,67 @@ def test_a_thread_is_read_whole_while_somebody_removes_it(
     values = other.get_state(CONFIG).values
     assert came
     assert values in (first.values, one.get_state(CONFIG).values)
+
+
+@pytest.mark.backends("memory", "files", "sqlite", "postgres", "mariadb")
+def test_the_past_of_a_thread_is_read_while_somebody_deletes_it(
+    service: SessionService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the row of a checkpoint was read, and before the names that it shares with others."""
+    saver, names = SessionCheckpointSaver(service), ["a", *(f"a_channel_with_a_name_{n}" for n in range(40))]
+    at: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+    for step in range(4):
+        versions: Any = dict.fromkeys(names, step + 1)
+        made: Any = {**empty_checkpoint(), "id": f"c{step}", "channel_values": {}, "channel_versions": versions}
+        at = saver.put(at, made, {"source": "loop", "step": step, "parents": {}}, versions)
+        saver.put_writes(at, [("a", step)], "task")
+    assert saver.get_delta_channel_history(config=at, channels=["a"])["a"]["writes"]
+    came = 0
+
+    def deleting(read: Any, *given: Any) -> Any:
+        nonlocal came
+        came += 1
+        if came == 2:
+            saver.delete_thread("t")
+        return read(*given)
+
+    for module, name in ((thread_reading, "_ask_shape"), (thread_reads, "read_checkpoint")):
+        monkeypatch.setattr(module, name, partial(deleting, getattr(module, name)))
+    found = SessionCheckpointSaver(service).get_delta_channel_history(config=at, channels=["a"])
+    assert came > 1
+    assert found["a"]["writes"] == []
+
+
+@pytest.mark.backends("memory", "files")
+def test_no_interrupt_is_missed_in_a_list_of_all_threads(
+    service: SessionService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a list of all threads nobody asks again whether one of them went on meanwhile."""
+    builder: Any = StateGraph(MessagesState)
+    builder.add_node("ask", lambda _: {"messages": [AIMessage(interrupt("sure?"))]})
+    builder.add_edge(START, "ask")
+    graph = builder.compile(checkpointer=SessionCheckpointSaver(service))
+    acts, came = 0, 0
+
+    def counting(partitions: Any, read: Any, *given: Any) -> Any:
+        nonlocal came, acts
+        came += 1
+        if came == at:
+            acts += 1
+            graph.checkpointer.prune([thread])
+        return read(partitions, *given)
+
+    for at in range(1, 20):
+        thread = f"t{at}"
+        graph.invoke({"messages": [HumanMessage("hi")]}, {"configurable": {"thread_id": thread}})
+        with monkeypatch.context() as patched:
+            came = 0
+            for name in ("rows", "all_rows"):
+                patched.setattr(Partitions, name, partialmethod(counting, getattr(Partitions, name)))
+            found = next(iter(SessionCheckpointSaver(service).list(None, limit=1)))
+        assert [value[0].value for _, name, value in found.pending_writes or () if name == "__interrupt__"] == ["sure?"]
+        graph.checkpointer.delete_thread(thread)
+    assert acts > 2
 
 
 @pytest.mark.backends("sqlite")

@@ -52,6 +52,15 @@ CHANGES: dict[str, Callable[[Any], object]] = {
     "an argument": lambda message: message.tool_calls[0]["args"]["deep"][1].update(a=0),
     "a name deep within": lambda message: message.response_metadata.update(k=message.response_metadata.pop("m")),
     "two lists for each other": _swap,
+    "all of it, by its constructor": lambda message: message.__init__(content="no", id=message.id),
+    "all of it, by another's state": lambda message: message.__setstate__(AIMessage("no", id="a15").__getstate__()),
+    "another dictionary": lambda message: setattr(message, "__dict__", {**message.__dict__, "content": "no"}),
+    "the name of a field in another dictionary": lambda message: setattr(
+        message, "__dict__", {"kind" if name == "type" else name: value for name, value in message.__dict__.items()}
+    ),
+    "another dictionary of what is extra": lambda message: object.__setattr__(
+        message, "__pydantic_extra__", {"unheard_of": 1}
+    ),
     "from a list to the next": _move,
 }
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sqlalchemy import ColumnElement, Select, and_, bindparam, or_, select
 
 from langchain_sessions._core.checkpoints import (
+    NAMES_WITHIN,
     WITHIN,
     CheckpointRow,
     PackedWrites,
@@ -401,6 +402,8 @@ def load_lineage(
         # One ancestor at a time: which one is the last to be needed is known only from what it stored.
         names = _ask_shape(tx, session.skey, row.shape)
         tx.flush()
+        if not names.rows and row.shape != NAMES_WITHIN:
+            break  # removed meanwhile, or damaged: who rebuilds it finds out which
         shape = as_bytes(names.rows[0][0]) if names.rows else b""
         missing.difference_update(call_passed_in(stored_in, found[-1], shape))
         parent = row.parent

@@ -197,9 +197,9 @@ def _complete(
         details.shapes[skey, shape] = reader.shape(session, shape) or b""
     unknown = [shape for (_, shape), body in details.shapes.items() if not body and shape != NAMES_WITHIN]
     shapes = yield from at.rows(head, [keys.exactly(keys.at(skey, keys.SHAPE, shape)) for shape in unknown])
+    staged = yield from load_staged(at, head)  # before what is stored for good: of all threads no head is asked again
     parts = yield from at.rows(head, [keys.under(writes_key(skey, item.row.ns, item.row.cid)) for item in found])
     details.shapes.update(((skey, shape), rows[0].value) for shape, rows in zip(unknown, shapes, strict=True) if rows)
-    staged = yield from load_staged(at, head)
     missing = SeqSet()
     for item, stored in zip(found, parts, strict=True):
         row = item.row
@@ -239,6 +239,8 @@ def load_lineage(
                 break
             found.append(FoundCheckpoint(head.session, target[0].ns_name, row))
             shape = (yield from at.rows(head, [keys.exactly(keys.at(head.skey, keys.SHAPE, row.shape))]))[0]
+            if not shape and row.shape != NAMES_WITHIN:
+                break  # as in SQL
             left -= {*stored_in(found[-1], shape[0].value if shape else b"")}
             parent = row.parent
         return CheckpointPage(found, (yield from _complete(at, head, found, reader)), None)
