@@ -379,8 +379,8 @@ class Call:
             if steps:
                 kept = self.options.store(steps)
                 self.appended += tuple((yield from self._append(kept, status, answers=self.answered)))
-            if partial is not None and not self.keeping.is_whole:
-                yield from self._append([partial], status, answers=self.answered, interrupted=True)
+            if part := self.keeping.part(partial):
+                yield from self._append(part, status, answers=self.answered, interrupted=True)
             elif not steps:
                 yield from self._append([], status)
             if status is InvocationStatus.INTERRUPTED:
@@ -401,11 +401,11 @@ class Call:
             yield from self._append([], status)
             for run in self.news.others:
                 yield from self._mark(run, status)
-            if partial is not None and not self.keeping.is_whole and not self.news.is_taken_back:
+            if (part := self.keeping.part(partial)) and not self.news.is_taken_back:
                 yield from store_messages(
                     self.options,
                     self.address,
-                    [partial],
+                    part,
                     InvocationStatus.FAILED,
                     invocation_id=f"attempt:{uuid.uuid4().hex}",
                     interrupted=True,
