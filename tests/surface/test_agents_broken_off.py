@@ -47,9 +47,9 @@ async def test_a_reader_who_leaves_an_agent_early(
     kind: Any,
 ) -> None:
     memory = SessionMemoryMiddleware(sessions)
-    agent = create_agent(model, [weather], middleware=[memory], checkpointer=saver_of(kind, sessions))
+    agent: Any = create_agent(model, [weather], middleware=[memory], checkpointer=saver_of(kind, sessions))
     stub.script(call("weather", city="Rome"), "one two three four five six", "fine")
-    options = named_for_python_3_10(agent, thread)
+    options: dict[str, Any] = named_for_python_3_10(agent, thread)
     chunks = agent.astream(question("weather?"), thread, stream_mode="messages", **options)
     async for chunk, _ in chunks:
         if chunk.type == "AIMessageChunk" and chunk.text:
