@@ -255,9 +255,8 @@ class Call:
         if self.asides is not None:
             parts = [*self.asides.put_between(self.asides.of_messages(parts[0]), *parts[1:])]
         longest, reader = self.options.max_characters, self.model.model
-        prompt = prompts.assemble(
-            draft.system, *parts, max_characters=longest, reader=reader, is_shortened=self.was_shortened
-        )
+        how: dict[str, Any] = {"tools": self.model.tools, "is_shortened": self.was_shortened}
+        prompt = prompts.assemble(draft.system, *parts, max_characters=longest, reader=reader, **how)
         if self.options.compaction is not None:
             known = {id(message): event.tokens for event, message in zip(draft.history, history, strict=True)}
             self._count([*self.added, *prompt], known, draft.history)
