@@ -14,6 +14,7 @@ from langchain.agents.middleware.types import (
     ModelResponse,
     ToolCallRequest,
 )
+from langchain.agents.structured_output import StructuredOutputError
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime
@@ -24,7 +25,7 @@ from langchain_sessions._chat.asides import tell_apart
 from langchain_sessions._chat.call import Call
 from langchain_sessions._chat.graph_state import state_of
 from langchain_sessions._chat.news import sort_request
-from langchain_sessions._chat.replies import ReplyRecorder, listening_below
+from langchain_sessions._chat.replies import READER_LEFT, ReplyRecorder, listening_below
 from langchain_sessions._chat.session_memory import SessionMemory
 from langchain_sessions._chat.store_run import fail_tool, keep_result
 from langchain_sessions._core.flow import Flow, adrive, ask, drive
@@ -110,7 +111,7 @@ class SessionMemoryMiddleware(SessionMemory, AgentMiddleware[AgentState[Any], An
         except GraphBubbleUp:
             raise  # the graph waits for somebody; the run goes on later
         except BaseException as error:
-            yield from call.fail(None, error)
+            yield from _break_off(call, recorder, error)
             explained = call.explanation(error, recorder)
             if explained is not None:
                 raise explained from error
@@ -148,7 +149,7 @@ class SessionMemoryMiddleware(SessionMemory, AgentMiddleware[AgentState[Any], An
                 yield from fail_tool(self.options, address, call_id)
             raise
         if address is not None and call_id is not None:
-            ends = request.tool is not None and request.tool.return_direct
+            ends = _ends_turn(request)
             results = _results(result, call_id)
             calling = yield from keep_result(self.options, address, results, call_id, ends_turn=ends)
             if calling is not None:
@@ -181,6 +182,16 @@ def _asked(call: Call, request: ModelRequest[Any], step: _Step[ModelRequest[Any]
     return (yield from ask(step.run, shown))
 
 
+def _break_off(call: Call, recorder: ReplyRecorder, error: BaseException) -> Flow[None]:
+    """It ended early: because the reader left, or because something failed. What arrived is kept, as by the advisor."""
+    arrived = recorder.partial(plain=True)
+    if arrived is not None and isinstance(error, READER_LEFT):
+        yield from call.interrupt(arrived)
+        return
+    refused = error.ai_message if isinstance(error, StructuredOutputError) else None
+    yield from call.fail(arrived or refused, error)
+
+
 def _shown(call: Call, request: ModelRequest[Any]) -> Flow[ModelRequest[Any]]:
     """The request with the compacted view in place of the state's messages."""
     prompt: list[Any] = yield from call.prompt()
@@ -198,6 +209,18 @@ def _said(response: _ModelResult) -> tuple[list[BaseMessage], bool]:
     reply = [message for message in response.result if isinstance(message, AIMessage)][:1]
     results = [message for message in response.result if isinstance(message, ToolMessage)]
     return [_named(message) for message in (*reply, *results)], response.structured_response is not None
+
+
+def _ends_turn(request: ToolCallRequest) -> bool:
+    """Whether the agent answers with what a tool returns: it does where each tool of the reply is such a one."""
+    if request.tool is None or not request.tool.return_direct:
+        return False
+    state = request.state if isinstance(request.state, Mapping) else {}
+    said = cast("Mapping[str, Sequence[BaseMessage]]", state).get("messages", ())
+    reply = next((message for message in reversed(said) if isinstance(message, AIMessage)), None)
+    # LangGraph tells of the other tools from 1.1 on; before, a turn that goes on is gone on with in a run of its own.
+    others = {tool.name for tool in getattr(request.runtime, "tools", ()) if not tool.return_direct}
+    return reply is None or others.isdisjoint(call["name"] for call in reply.tool_calls)
 
 
 def _results(result: _ToolResult, call_id: str) -> list[BaseMessage]:

@@ -255,9 +255,8 @@ class Call:
         if self.asides is not None:
             parts = [*self.asides.put_between(self.asides.of_messages(parts[0]), *parts[1:])]
         longest, reader = self.options.max_characters, self.model.model
-        prompt = prompts.assemble(
-            draft.system, *parts, max_characters=longest, reader=reader, is_shortened=self.was_shortened
-        )
+        how: dict[str, Any] = {"tools": self.model.tools, "is_shortened": self.was_shortened}
+        prompt = prompts.assemble(draft.system, *parts, max_characters=longest, reader=reader, **how)
         if self.options.compaction is not None:
             known = {id(message): event.tokens for event, message in zip(draft.history, history, strict=True)}
             self._count([*self.added, *prompt], known, draft.history)
@@ -379,8 +378,8 @@ class Call:
             if steps:
                 kept = self.options.store(steps)
                 self.appended += tuple((yield from self._append(kept, status, answers=self.answered)))
-            if partial is not None and not self.keeping.is_whole:
-                yield from self._append([partial], status, answers=self.answered, interrupted=True)
+            if part := self.keeping.part(partial):
+                yield from self._append(part, status, answers=self.answered, interrupted=True)
             elif not steps:
                 yield from self._append([], status)
             if status is InvocationStatus.INTERRUPTED:
@@ -401,11 +400,11 @@ class Call:
             yield from self._append([], status)
             for run in self.news.others:
                 yield from self._mark(run, status)
-            if partial is not None and not self.keeping.is_whole and not self.news.is_taken_back:
+            if (part := self.keeping.part(partial)) and not self.news.is_taken_back:
                 yield from store_messages(
                     self.options,
                     self.address,
-                    [partial],
+                    part,
                     InvocationStatus.FAILED,
                     invocation_id=f"attempt:{uuid.uuid4().hex}",
                     interrupted=True,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
 from inspect import Parameter, Signature
@@ -19,7 +18,7 @@ from langchain_sessions._chat.call import Call
 from langchain_sessions._chat.filling import added_by_template, fill, fill_alone
 from langchain_sessions._chat.news import sort_request
 from langchain_sessions._chat.prompt import merge_system
-from langchain_sessions._chat.replies import Delivered, ReplyRecorder, consumed_calls, listening
+from langchain_sessions._chat.replies import READER_LEFT, Delivered, ReplyRecorder, consumed_calls, listening
 from langchain_sessions._chat.session_memory import Wrapped, speaks_chat
 from langchain_sessions._chat.speaking import SpeakingModel
 from langchain_sessions._core.edge import require
@@ -32,9 +31,6 @@ if TYPE_CHECKING:
     from langchain_sessions._chat.session_memory import SessionMemory
 
 Out = TypeVar("Out")
-
-# A web host cancels the task of a reader who closed the tab, a terminal interrupts: nothing went wrong with the call.
-_READER_LEFT = (GeneratorExit, asyncio.CancelledError, KeyboardInterrupt)
 
 _Manager = CallbackManagerForChainRun | AsyncCallbackManagerForChainRun
 _Workflow = Callable[[Any, _Manager, RunnableConfig, dict[str, Any]], Flow[Any]]
@@ -369,7 +365,7 @@ class WrappedCall:
     def break_off(self, error: BaseException) -> Flow[None]:
         """It ended early: because the reader left, or because something failed."""
         partial = self.recorder.partial()
-        if not isinstance(error, _READER_LEFT):
+        if not isinstance(error, READER_LEFT):
             yield from self._call.fail(partial or self.recorder.reply(), error)
             return
         reply = self.recorder.completed() if self.recorder.is_complete else None

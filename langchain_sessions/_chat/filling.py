@@ -45,9 +45,9 @@ def fill(wrapped: Wrapped, value: Mapping[str, Any], draft: PromptDraft, max_cha
     if draft.tail and isinstance(draft.tail[0], HumanMessage):
         # What may stand last depends on the question that follows; a question is neither left out nor joined.
         asking = [*history, draft.tail[0]]
-        history = made_valid(asking, over=len(history), taken=said, reader=wrapped.model)[:-1]
+        history = made_valid(asking, over=len(history), taken=said, reader=wrapped.model, tools=wrapped.call_tools)[:-1]
     else:
-        history = made_valid(history, taken=said, reader=wrapped.model)
+        history = made_valid(history, taken=said, reader=wrapped.model, tools=wrapped.call_tools)
     # Whatever else fills the template goes out too.
     given = {key: whole_text(part) if isinstance(part, str) else part for key, part in value.items()}
     filled = {**given, asked: mended_input(value[asked], max_characters), remembered: history}
@@ -67,7 +67,7 @@ def fill_alone(wrapped: Wrapped, value: object) -> object:
         if isinstance(value, str) or wrapped.input_key is not None:
             return mended_input(value)
         said = as_messages(value)
-        made = made_valid(said, over=0, reader=wrapped.model)
+        made = made_valid(said, over=0, reader=wrapped.model, tools=wrapped.call_tools)
         return value if len(made) == len(said) and all(a is b for a, b in zip(made, said, strict=True)) else made
     asked, remembered, system = _keys(wrapped)
     given = {

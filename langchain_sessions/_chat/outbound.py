@@ -43,6 +43,7 @@ def made_valid(
     taken: Iterable[str] = (),
     joins: bool = True,
     reader: BaseChatModel | None = None,
+    tools: Sequence[object] = (),
     is_shortened: bool = False,
 ) -> list[BaseMessage]:
     """The messages as every provider takes them.
@@ -59,10 +60,11 @@ def made_valid(
         taken: Ids of calls that stand elsewhere in the prompt.
         joins: Make one message of what the assistant said in two.
         reader: The model that is asked, where it is known: what only others understand is left out.
+        tools: What goes out with them.
         is_shortened: Whether it was shown more of them a moment ago.
     """
     over = len(messages) if over is None else over
-    valid = _valid_messages(messages, over, taken=taken, joins=joins, reader=reader)
+    valid = _valid_messages(messages, over, taken=taken, joins=joins, reader=reader, tools=tools)
     # Such a client names its provider's newest reply, and sends nothing of what stands before it.
     goes_on_there = getattr(reader, "use_previous_response_id", False) is True
     return standing_alone(valid, () if is_shortened else messages[over:]) if goes_on_there else valid
@@ -75,9 +77,10 @@ def _valid_messages(
     taken: Iterable[str],
     joins: bool,
     reader: BaseChatModel | None,
+    tools: Sequence[object],
 ) -> list[BaseMessage]:
     if _may_be_own(messages):
-        messages = as_read_by(reader, messages)
+        messages = as_read_by(reader, messages, tools)
     # Nearly every prompt is, and this runs with each call.
     if is_valid(messages, over, taken):
         return list(messages)

@@ -7,7 +7,8 @@ what that provider itself refuses, such as a search of its own that nobody finis
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
@@ -43,6 +44,9 @@ _WRITERS = {
 _OF_RESPONSES = frozenset(
     ("compaction", *(kind for kind in _WRITERS if kind.endswith(("_call", "_tools", "_request"))))
 )
+_OPTIONS: Final = ("context_management", "include", "reasoning", "truncation", "use_previous_response_id")
+# What its client leaves out by itself where it speaks the older one.
+_LEFT_OUT: Final = frozenset({"function_call"})
 _TEXTS = frozenset({"text", "output_text"})
 _PICTURES = frozenset({"image", "image_url", "image_generation_call"})
 _MEDIA = {**dict.fromkeys(_PICTURES, "image"), "audio": "audio", "video": "video", "file": "file", "media": "file"}
@@ -51,19 +55,19 @@ SPOKEN = frozenset({"audio", "refusal"})
 """What stands beside the content of a reply that was spoken, or refused."""
 
 
-def as_read_by(reader: BaseChatModel | None, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+def as_read_by(
+    reader: BaseChatModel | None, messages: Sequence[BaseMessage], tools: Sequence[object] = ()
+) -> list[BaseMessage]:
     """Messages as the provider of a model takes what others and itself wrote; the same objects where it does.
 
     Args:
         reader: The model that is asked; None where nobody knows it.
         messages: A prompt or a part of it.
+        tools: What goes out with it.
     """
     readers = _providers_of(reader)
-    is_chat = getattr(reader, "use_responses_api", None) is False
-    read = [
-        _as_words(message) if _is_foreign(message, readers, is_chat=is_chat) else _in_text(message)
-        for message in messages
-    ]
+    unknown = _unknown_to(reader, tools) if "openai" in readers else frozenset[str]()
+    read = [_as_words(message) if _is_foreign(message, readers, unknown) else _in_text(message) for message in messages]
     return _without_open_ends(read)
 
 
@@ -98,11 +102,28 @@ def _providers_of(reader: BaseChatModel | None) -> frozenset[str]:
     return frozenset(found if found[:1] == ["openai"] else (name for name in found if name != "openai"))
 
 
-def _is_foreign(message: BaseMessage, readers: frozenset[str], *, is_chat: bool) -> bool:
+def _unknown_to(reader: BaseChatModel | None, tools: Sequence[object]) -> frozenset[str]:
+    """The kinds of OpenAI's own parts that a call by its client refuses: it chooses one of two protocols."""
+    chosen = getattr(reader, "use_responses_api", None)
+    if chosen is False:
+        return _OF_RESPONSES
+    # Where it is not told, the client takes the newer one for the tools that only that has, and for its options.
+    is_newer = chosen is True or any(map(_is_of_newer, tools)) or any(getattr(reader, name, None) for name in _OPTIONS)
+    return frozenset() if is_newer else _OF_RESPONSES - _LEFT_OUT
+
+
+def _is_of_newer(tool: object) -> bool:
+    if isinstance(tool, Mapping):
+        return cast("Mapping[str, object]", tool).get("type", "function") != "function"
+    about = getattr(tool, "metadata", None)
+    return isinstance(about, Mapping) and cast("Mapping[str, object]", about).get("type") == "custom_tool"
+
+
+def _is_foreign(message: BaseMessage, readers: frozenset[str], unknown: frozenset[str]) -> bool:
     if not readers or not isinstance(message, AIMessage) or not isinstance(message.content, list):
         return False
     kinds = [str(block.get("type")) for block in _blocks_of(message)]
-    if is_chat and not _OF_RESPONSES.isdisjoint(kinds):
+    if not unknown.isdisjoint(kinds):
         return True
     name = message.response_metadata.get("model_provider")
     if isinstance(name, str):

@@ -273,6 +273,7 @@ def assemble(
     *,
     max_characters: int | None = None,
     reader: BaseChatModel | None = None,
+    tools: Sequence[object] = (),
     is_shortened: bool = False,
 ) -> list[BaseMessage]:
     """Put a prompt together: the system block, few-shots, what is remembered, what is being said."""
@@ -280,7 +281,7 @@ def assemble(
     messages = [*before, *tail]
     if max_characters is not None:
         messages = [bounded(message, max_characters) for message in messages]
-    valid = made_valid(messages, over=len(before), reader=reader, is_shortened=is_shortened)
+    valid = made_valid(messages, over=len(before), reader=reader, tools=tools, is_shortened=is_shortened)
     # One block in front: some providers take no second system message, or none behind the first question.
     shown = None if system is None else mended(system)
     # An empty text or no block at all is refused by some; a system message that says nothing is none.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from langchain_core.callbacks import (
     BaseCallbackHandler,
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
 
 
 _CUT = CUT | TOO_LONG_CODES
+
+# A web host cancels the task of a reader who closed the tab, a terminal interrupts: nothing went wrong with the call.
+READER_LEFT: Final = (GeneratorExit, asyncio.CancelledError, KeyboardInterrupt)
 
 _listener: ContextVar[ReplyRecorder | None] = ContextVar("langchain_sessions_listener", default=None)
 register_configure_hook(_listener, inheritable=True)
@@ -147,11 +151,16 @@ class ReplyRecorder(BaseCallbackHandler):
                 found += [message, *(self._results[call] for call in calls)]
         return found
 
-    def partial(self) -> AIMessage | None:
-        """The words that arrived of a reply that did not end; half a tool call is no call."""
-        if not self._parts:
+    def partial(self, *, plain: bool = False) -> AIMessage | None:
+        """The words that arrived of a reply that did not end; half a tool call is no call.
+
+        Args:
+            plain: Only what answers in words, and not to a schema that went out with the prompt.
+        """
+        parts = [part for run, part in self._parts.items() if not plain or run in self._asked]
+        if not parts:
             return None
-        chunk = next(reversed(self._parts.values()))
+        chunk = parts[-1]
         text = str(chunk.text)
         return AIMessage(text, id=chunk.id, name=chunk.name) if text.strip() else None
 

@@ -206,6 +206,10 @@ class CallMessages:
             return [] if awaits else list(self._store([*self._held, *said]))
         return list(self._store(said)) if said else []
 
+    def part(self, said: BaseMessage | None) -> list[BaseMessage]:
+        """What to store of a reply that was broken off, or refused: nothing of it is a whole run."""
+        return [] if said is None or self.is_whole else list(self._store([said]))
+
 
 # -- edits of a graph ------------------------------------------------------------------------------------------
 

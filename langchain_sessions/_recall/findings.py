@@ -201,6 +201,7 @@ class ReadLogs:
         self._views: dict[int, LogView] = {}
         tests: list[Callable[[int], bool] | None] = []
         for shelf in traits.searched_shelves(read):
+            admission.hide_calls(shelf)
             self._take(shelf.shelf, [shelf], [[]])
             tests.append(admission.quick(shelf, _PLAIN))
         for log in read.logs:
@@ -224,6 +225,8 @@ class ReadLogs:
                 parts.append(segment)
                 tails.append(log.tail)
                 tests.append(admitted.__contains__ if len(admitted) < len(log.tail) else None)
+            for each in parts:
+                admission.hide_calls(each)
             self._take(log, parts, tails)
         filtered = tests.count(None) < len(tests)
 

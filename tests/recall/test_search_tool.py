@@ -296,3 +296,24 @@ def test_long_texts_are_cut_before_results_are_left_out(sessions: SessionService
     assert sessions.tokens.count_text(json.dumps(answer["results"], ensure_ascii=False)) <= 2300
     answer = json.loads(small.invoke({"query": "passport 护照"}, config))
     assert answer["left_out"] == 10 - len(answer["results"]) > 0
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+@pytest.mark.parametrize("crossing", [False, True])
+def test_what_earlier_searches_asked_is_no_match(ada: SessionService, *, indexed: bool, crossing: bool) -> None:
+    """A search would find itself, and show what happens to stand beside it."""
+    make = create_cross_session_search_tool if crossing else create_conversation_search_tool
+    tool = make(ada, owner="ignore")
+    for number in range(26 if crossing else 1):
+        asking = AIMessage("", tool_calls=[{"name": tool.name, "args": {"query": "giraffe"}, "id": "c1"}])
+        found = ToolMessage("No results found for giraffe.", tool_call_id="c1", name=tool.name)
+        ada.open(f"s{number}")
+        ada.append(
+            f"s{number}", [HumanMessage("I like zebras."), HumanMessage("Find it"), asking, found, AIMessage("No.")]
+        )
+    if indexed:
+        ada.reindex()
+    config: RunnableConfig = {"configurable": {"session_id": "s0"}}
+    assert tool.invoke({"query": "giraffe"}, config) == "No results found."
+    assert "I like zebras." in tool.invoke({"query": "zebra"}, config)
+    assert ada.verify("s0") == []

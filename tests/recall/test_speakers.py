@@ -62,6 +62,19 @@ def test_a_label_here_and_there_is_no_speaker(ada: SessionService, *, indexed: b
 
 
 @pytest.mark.parametrize("indexed", [False, True])
+def test_headings_of_which_one_recurs_are_no_speakers(ada: SessionService, *, indexed: bool) -> None:
+    """An assistant begins its answers with headings, nearly always with another one."""
+    for at, (_, text) in enumerate(TALK):
+        heading = "Summary" if at in (2, 6) else f"Step {at}"
+        ada.append("s1", [HumanMessage(f"go on with the shelter {at}"), AIMessage(f"{heading}: {text}")])
+    if indexed:
+        ada.reindex()
+    page = ada.search("summary of the shelter", session_id="s1")
+    assert len(page) > 1
+    assert not any("author" in hit.parts for hit in page)
+
+
+@pytest.mark.parametrize("indexed", [False, True])
 def test_filters_go_by_who_is_known_not_by_labels(ada: SessionService, *, indexed: bool) -> None:
     ada.append("s1", [FORMS[form]("Grace", "the shelter") for form in FORMS])
     if indexed:

@@ -9,6 +9,8 @@ import pytest
 from langchain_anthropic import ChatAnthropic
 from langchain_aws import ChatBedrockConverse
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_google_genai import ChatGoogleGenerativeAI
 from langchain_mistralai import ChatMistralAI
 from langchain_openai import ChatOpenAI
@@ -23,7 +25,7 @@ from tests.surface.strict_rules import InsistingModel, violations
 from tests.surface.test_formatters import FORMATTERS, as_sent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from langchain_core.language_models import BaseChatModel
 
@@ -236,3 +238,54 @@ def test_what_is_remembered_is_the_log_and_not_what_the_provider_keeps() -> None
     assert made_valid(turn, 2, reader=client)[3] is calling
     other = ChatOpenAI(model="gpt-5", api_key=SecretStr("k"), use_responses_api=True)
     assert all(a is b for a, b in zip(turn, made_valid(turn, 2, reader=other), strict=True))
+
+
+SEARCHED = AIMessage(
+    [{"type": "web_search_call", "id": "ws_1", "status": "completed"}, SAID],
+    response_metadata={"model_provider": "openai"},
+)
+
+
+@pytest.mark.parametrize(
+    ("tools", "options", "kept"),
+    [
+        ((), {}, False),
+        (({"type": "function", "function": {"name": "look"}},), {}, False),
+        (({"type": "web_search"},), {}, True),
+        ((), {"reasoning": {"effort": "low"}}, True),
+        ((), {"use_responses_api": True}, True),
+        (({"type": "web_search"},), {"use_responses_api": False}, False),
+    ],
+)
+def test_the_protocol_that_openai_s_client_chooses_itself(
+    tools: Sequence[Any], options: dict[str, Any], *, kept: bool
+) -> None:
+    """The older one knows nothing of a search, and refused every later prompt."""
+    model = ChatOpenAI(model="gpt-4o", api_key=KEY, **options)
+    prompt = made_valid([HumanMessage("q"), SEARCHED, HumanMessage("next")], over=2, reader=model, tools=tools)
+    assert ("web_search_call" in str(prompt[1].content)) is kept
+    assert "so it is" in str(prompt[1].text)
+
+
+@pytest.mark.parametrize("tools", [(), ({"type": "web_search"},)])
+def test_the_tools_of_a_call_say_which_protocol_it_is(tools: Sequence[Any]) -> None:
+    shown: list[Sequence[BaseMessage]] = []
+
+    class Seen(ChatOpenAI):
+        def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
+            shown.append(messages)
+            return ChatResult(generations=[ChatGeneration(message=AIMessage("yes"))])
+
+    with SessionService("sqlite://") as sessions:
+        ada = sessions.as_user("ada")
+        ada.append(ada.open("s1").id, [HumanMessage("q"), SEARCHED])
+        model = Seen(model="gpt-4o", api_key=KEY)
+        memory = SessionMemoryAdvisor(sessions)
+        template = ChatPromptTemplate([MessagesPlaceholder("past"), ("human", "{question}")])
+        bound: Any = model.bind_tools(tools) if tools else model
+        memory.wrap(bound).invoke("next", config_for("s1"))
+        memory.wrap(model).bind_tools(tools).invoke("next", config_for("s1"))
+        chain = memory.wrap(template | bound, input_key="question", history_key="past")
+        chain.invoke({"question": "and?"}, config_for("s1"))
+    assert len(shown) == 3
+    assert [("web_search_call" in str(prompt[1].content)) for prompt in shown] == [bool(tools)] * len(shown)

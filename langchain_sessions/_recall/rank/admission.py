@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from langchain_sessions._core.ledger import LogView
     from langchain_sessions._core.rows import EventRow
     from langchain_sessions._recall.index.chunks import PackedEvents
+    from langchain_sessions._recall.index.postings import Segment
     from langchain_sessions._recall.index.ranking_traits import ChunkTraits
     from langchain_sessions.filters import EventFilter
 
@@ -119,6 +120,14 @@ class Admission:
         for part in parts:
             self._hide(part, view, replaced, rewound)
 
+    def hide_calls(self, part: PackedEvents | Segment) -> None:
+        """Hide calls and results of tools that the filter leaves out: a search holds the words that it asks for.
+
+        It would find itself, and show what stands beside it.
+        """
+        if self.where.without_tools:
+            part.hidden.update(_places(part, map(only_term, self.where.without_tools)))
+
     def _hide(
         self, part: PackedEvents, view: LogView, replaced: Collection[int], rewound: Iterable[tuple[int, int]]
     ) -> None:
@@ -209,7 +218,7 @@ def _replaced(view: LogView, *, for_good: bool) -> set[int]:
     return found.union(made.intersection(view.outdated) if rooted else ())
 
 
-def _places(part: PackedEvents, terms: Iterable[str]) -> set[int]:
+def _places(part: PackedEvents | Segment, terms: Iterable[str]) -> set[int]:
     """The events in which any of some terms occurs."""
     found = [each for term in terms if (each := part.find(term)) is not None]
     return {index for each in found for index, _ in each.pairs()}
