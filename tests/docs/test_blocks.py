@@ -110,6 +110,9 @@ def other_libraries(path: Path) -> None:
     said = {"role": "user", "content": "Hi"}
     (path / "history.json").write_text(json.dumps(messages_to_dict(PASSPORT)))
     (path / "chats.jsonl").write_text(json.dumps({"id": "c1", "messages": [said]}) + "\n")
+    asked = {"uuid": "m1", "sender": "human", "text": "Hi", "created_at": "2025-01-01T10:00:00Z"}
+    exported = {"uuid": "c1", "name": "Hi", "created_at": "2025-01-01T10:00:00Z", "chat_messages": [asked]}
+    (path / "conversations.json").write_text(json.dumps([exported]))
     at = "2025-01-01 10:00:00"
     event = json.dumps({"author": "user", "content": {"role": "user", "parts": [{"text": "Hi"}]}})
     for name, statements in {
