@@ -187,10 +187,7 @@ def append_events(
     answers: int = 0,
     is_ours: bool = False,
 ) -> Flow[list[SessionEvent]]:
-    """`SessionService.append`; nothing is appended where the position that it answers was taken back.
-
-    A run of ours that bears a question's name is one whose question was read from the log.
-    """
+    """`SessionService.append`; nothing is appended where the position that it answers was taken back."""
     key = log.key(session_id)
     if expected_version is not None:
         require(type(expected_version) is int, "expected_version", "give the version of a session, a whole number")
@@ -209,8 +206,7 @@ def append_events(
         marks = _marks_of(invocation_status, len(events) or 1)
         require(invocation_id or _all_in_a_run(events), "invocation_status", "needs an invocation_id")
         events = events or [NewEvent(invocation_id=invocation_id, branch=branch)]
-        if not is_ours:
-            yield from _require_question(log, key, events[next(iter(marks))])
+        yield from () if is_ours else _require_question(log, key, events[next(iter(marks))])
     if not events:
         yield from get_session(log, session_id)
         return []
@@ -235,8 +231,7 @@ def append_events(
     recall = after_append(log, key, appended.version, rows)
     if recall is not None:
         yield from recall
-    view = appended.view
-    if is_bare and view is None:
+    if (view := appended.view) is None and is_bare:
         return [encoder.bare(session_id, row) for row in appended.rows]
     return [encoder.appended(session_id, row, view) for row in appended.rows]
 
