@@ -113,7 +113,7 @@ def mark_run(options: ChatOptions, address: Address, invocation_id: str, status:
     """Say how far a run has got."""
     sessions, session_id = address
     event = NewEvent(invocation_id=invocation_id, branch=options.branch)
-    yield from ask(sessions.append, session_id, event, invocation_status=status)
+    yield from append_events(log_of(sessions), session_id, event, invocation_status=status, is_ours=True)
 
 
 def store_ending(options: ChatOptions, address: Address, news: News, invocation_id: str) -> Flow[News]:
@@ -138,7 +138,7 @@ def append_all(address: Address, events: Sequence[NewEvent], **how: Any) -> Flow
     replaced: set[str] = set()
     while True:
         try:
-            return (yield from append_events(log_of(sessions), session_id, events, **how))
+            return (yield from append_events(log_of(sessions), session_id, events, is_ours=True, **how))
         except (EventConflictError, CorruptRowError) as error:
             taken = error.event_id
             named = [event.message is not None and ident_of(event.message.id)[0] == taken for event in events]

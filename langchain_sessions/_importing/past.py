@@ -25,6 +25,7 @@ def at_past_times(sessions: SessionService, clock: Callable[[], datetime]) -> Se
         encrypted=log.codec.encrypts,
         tokens=log.tokens,
         require_user=log.require_user,
+        time_to_live=None,
         hide_superseded=log.hide_superseded,
         search=log.search or False,
         clock=clock,

@@ -15,6 +15,8 @@ from langchain_sessions._core.codec.values import as_dict
 from langchain_sessions._core.edge import bounded, require, told_methods
 from langchain_sessions._core.event_encoding import as_events
 from langchain_sessions._core.flow import LARGE, Flow, adrive, ask, computed, drive
+from langchain_sessions._core.matching import EventQuery
+from langchain_sessions._core.message_types import HUMAN
 from langchain_sessions._core.packed_texts import NOTHING_PACKED
 from langchain_sessions._core.state import TEMP, dump_delta
 from langchain_sessions._log.lifecycle import get_session
@@ -183,6 +185,7 @@ def append_events(
     timestamp: datetime | None = None,
     expected_version: int | None = None,
     answers: int = 0,
+    is_ours: bool = False,
 ) -> Flow[list[SessionEvent]]:
     """`SessionService.append`; nothing is appended where the position that it answers was taken back."""
     key = log.key(session_id)
@@ -203,6 +206,7 @@ def append_events(
         marks = _marks_of(invocation_status, len(events) or 1)
         require(invocation_id or _all_in_a_run(events), "invocation_status", "needs an invocation_id")
         events = events or [NewEvent(invocation_id=invocation_id, branch=branch)]
+        yield from () if is_ours else _require_question(log, key, events[next(iter(marks))])
     if not events:
         yield from get_session(log, session_id)
         return []
@@ -227,8 +231,7 @@ def append_events(
     recall = after_append(log, key, appended.version, rows)
     if recall is not None:
         yield from recall
-    view = appended.view
-    if is_bare and view is None:
+    if (view := appended.view) is None and is_bare:
         return [encoder.bare(session_id, row) for row in appended.rows]
     return [encoder.appended(session_id, row, view) for row in appended.rows]
 
@@ -373,6 +376,17 @@ def _marks_of(status: InvocationStatus, count: int) -> dict[int, int]:
     """How far an invocation has got: its first row says that it is open, its last that it is over."""
     require(isinstance(status, InvocationStatus), "invocation_status", "give a member of InvocationStatus")
     return {0 if status is InvocationStatus.OPEN else count - 1: r.MARKS[status.value]}
+
+
+def _require_question(log: Log, key: SessionKey, marked: BaseMessage | NewEvent) -> Flow[None]:
+    """Refuse to say how a question's run got on before it was asked: it would stand so, and be counted otherwise."""
+    run = marked.invocation_id if isinstance(marked, NewEvent) else None
+    if run is None or not run.startswith(r.TURN_OF):
+        return
+    wanted = EventQuery(kinds=frozenset({HUMAN}), idents=frozenset({run[len(r.TURN_OF) :]}), limit=1)
+    found = yield from ask(log.store.find_events, key, wanted, log.now())
+    problem = f"{run!r} is the run of a question that the log has not: append it first, or name the run otherwise"
+    require(found.rows, "invocation_id", problem)
 
 
 def _all_in_a_run(events: Sequence[BaseMessage | NewEvent]) -> bool:

@@ -22,7 +22,7 @@ from langchain_sessions._core.rows import ROOTED
 from langchain_sessions._core.twins import finish
 from langchain_sessions._log.log import after_append, thread_draft
 from langchain_sessions._threads.given import COUNTERS, in_order
-from langchain_sessions._threads.pending import PendingWrite
+from langchain_sessions._threads.pending import LARGE, MOST_STEPS, NOTHING_WRITTEN, PendingWrite, Written, leave_out
 from langchain_sessions._threads.plan import START, PlannedCheckpoint
 from langchain_sessions._threads.record import SCALARS, Cutter, Given, checked_id, dump_slot, lighten, record_of
 from langchain_sessions._threads.split import apart, plain_bytes
@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from langchain_sessions.stores._threads import PlanOutcome, ThreadPlan, ThreadStore
     from langchain_sessions.stores._values import SessionDraft
 
-_MAX_PENDING = 256
-_NOTHING_WRITTEN: tuple[Sequence[PendingWrite], bool] = (), False
 _PATIENCE, _ALONE, _PASSED = 0.003, 0.02, 7
 """Seconds, and how often others go first. A flush takes as long, and a checkpoint follows its last writes sooner; of
 one task, which a busy machine holds up, not much later. Nobody waits for it; many wait for each other's threads."""
@@ -66,8 +64,8 @@ class CheckpointWriter:
         self._queue = queue
         self._encoder = encoder
         self._forms = forms
-        self._steps: dict[tuple[str, str, str], tuple[Sequence[PendingWrite], bool]] = {}
-        """What tasks wrote on checkpoints that have no child yet, and whether that is all."""
+        self._steps: dict[tuple[str, str, str], Written] = {}
+        """What tasks wrote on checkpoints that have no child yet, whether that is all, and how many bytes it is."""
         self._steps_guard = new_lock()
         self._forgot_at = ""
         """When a step was forgotten last: of one whose checkpoint is no younger nobody knows whether that is all."""
@@ -96,7 +94,7 @@ class CheckpointWriter:
             written = None
             if COUNTERS in metadata and parent is not None:
                 written = in_order(planned.pending)
-                if not self._steps.get((at.session_id, at.namespace, parent), _NOTHING_WRITTEN)[1]:
+                if not self._steps.get((at.session_id, at.namespace, parent), NOTHING_WRITTEN)[1]:
                     # Some of it may have been written by a process that is gone.
                     written = yield from self._loader.writes_of(at)
             planned.take(checkpoint["channel_values"], new_versions, written)
@@ -116,7 +114,7 @@ class CheckpointWriter:
                 return config_of(done.session, at.namespace, record.cid, at.said)
 
     def _planned(self, at: ThreadConfig, record: Record, thread: ThreadCache | None, now: int) -> PlannedCheckpoint:
-        pending, _ = self._steps.get((at.session_id, at.namespace, record.parent or ""), _NOTHING_WRITTEN)
+        pending, _, _ = self._steps.get((at.session_id, at.namespace, record.parent or ""), NOTHING_WRITTEN)
         parent = start = seal = None
         if thread is not None:
             came_from = record.ns, record.parent or ""
@@ -239,15 +237,16 @@ class CheckpointWriter:
 
     def _expect(self, at: ThreadConfig, cid: str, pending: Sequence[PendingWrite], *, begun: str = "") -> None:
         """Remember writes until the next checkpoint takes their messages over. Tasks of one step come at once."""
-        place = at.session_id, at.namespace, cid
+        place, size = (at.session_id, at.namespace, cid), 0
+        for write in pending:
+            size += len(write.row.data or b"") + (0 if write.tree is None else len(write.tree.data))
         with self._steps_guard:
-            before, is_all = self._steps.get(place, _NOTHING_WRITTEN)
-            self._steps[place] = [*before, *pending] if before else pending, is_all or begun > self._forgot_at
-            if len(self._steps) > _MAX_PENDING:
+            before, is_all, held = self._steps.get(place, NOTHING_WRITTEN)
+            size += held
+            is_all = is_all or begun > self._forgot_at
+            self._steps[place] = [*before, *pending] if before else pending, is_all, size
+            if (len(self._steps) > MOST_STEPS or size >= LARGE) and leave_out(self._steps, place):
                 self._forgot_at = datetime.now(timezone.utc).isoformat()
-                # A list, since a step may be taken away meanwhile; several at once, since it is as long as all of it.
-                for old in list(self._steps)[: _MAX_PENDING // 16]:
-                    self._steps.pop(old, None)
 
 
 class _Call:

@@ -17,7 +17,7 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import Overwrite
 from typing_extensions import TypedDict
 
-from langchain_sessions._threads import save
+from langchain_sessions._threads import pending, save
 from langchain_sessions.checkpointer import SessionCheckpointSaver
 
 delta: Any = importlib.import_module("langgraph.channels.delta") if find_spec("langgraph.channels.delta") else None
@@ -236,7 +236,8 @@ async def test_steps_that_are_forgotten_before_their_checkpoint_is_stored(
     service: SessionService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Tasks may write before the checkpoint that they run on is committed; what is left then is not all."""
-    monkeypatch.setattr(save, "_MAX_PENDING", 16)
+    for module in (save, pending):
+        monkeypatch.setattr(module, "MOST_STEPS", 16)
     talk = Talk(service, frequency=100)
     others: list[Any] = [{"configurable": {"thread_id": f"t{number}"}} for number in range(24)]
     for number in range(2):

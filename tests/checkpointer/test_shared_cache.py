@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_sessions._log.log import log_of
 from langchain_sessions._threads import cache as module
+from langchain_sessions._threads import pending
 from langchain_sessions._threads.cache import ThreadCache
 from langchain_sessions.checkpointer import SessionCheckpointSaver
 
@@ -102,3 +104,31 @@ def test_a_graph_goes_on_where_its_thread_is_forgotten_as_a_checkpoint_is_stored
     assert graph.get_state(config).values["messages"] == said
     assert len(service.events("t")) == 6
     assert service.verify("t") == []
+
+
+@pytest.mark.backends("memory", "sqlite")
+def test_writes_that_no_checkpoint_follows_take_no_memory_without_end(
+    service: SessionService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pending, "_MOST_BYTES", 1_000_000)
+    saver = SessionCheckpointSaver(service)
+    told = [bytes([at]) * 300_000 for at in range(12)]
+    cut_off: list[Any] = []
+    for at, value in enumerate(told):
+        config: Any = {"configurable": {"thread_id": f"t{at}", "checkpoint_ns": ""}}
+        cut_off.append(saver.put(config, empty_checkpoint(), {"source": "loop", "step": 0, "parents": {}}, {}))
+        saver.put_writes(cut_off[-1], [("value", value)], "task")
+        saver.put_writes(cut_off[-1], [("value", value)], "other task")
+    held = [weight for _, _, weight in saver._writer._steps.values()]
+    assert 0 < sum(held) <= 1_000_000
+    # One that was left out goes on all the same.
+    for at in (0, 11):
+        done = {**empty_checkpoint(), "channel_values": {"value": told[at]}, "channel_versions": {"value": 1}}
+        config = saver.put(cut_off[at], done, {"source": "loop", "step": 1, "parents": {}}, {"value": 1})  # type: ignore[arg-type]
+        found = saver.get_tuple(config)
+        assert found is not None
+        assert found.checkpoint["channel_values"] == {"value": told[at]}
+        before = saver.get_tuple(cut_off[at])
+        assert before is not None
+        assert [value for *_, value in before.pending_writes or ()] == [told[at], told[at]]
+        assert service.verify(f"t{at}") == []

@@ -219,6 +219,20 @@ def test_what_expired_meanwhile_stays_out(tmp_path: Path) -> None:
             assert [session.expires_at for session in other.list_sessions()] == [expires]
 
 
+def test_what_was_to_stay_for_ever_stays_though_it_is_old(tmp_path: Path) -> None:
+    clock = SettableClock()
+    path = tmp_path / "export.jsonl"
+    with SessionService(InMemoryStore(), clock=clock, time_to_live=None) as sessions:
+        sessions.create("old")
+        sessions.append("old", HumanMessage("hi"))
+        path.write_text("\n".join(export_sessions(sessions)))
+        clock.advance(days=400)
+        with SessionService(InMemoryStore(), clock=clock) as other:
+            import_threads(other, path)
+            assert other.get("old").expires_at is None
+            assert lines(other, "old") == lines(sessions, "old")
+
+
 class Small(MemoryEngine):
     """An engine that takes no long entries, as servers do."""
 

@@ -198,6 +198,18 @@ class InvocationSuite(StoreSuite):
         assert ada.count("s1").events == 1
         assert ada.verify("s1") == []
 
+    def test_a_run_of_a_question_begins_with_it(self, ada: SessionService) -> None:
+        """What says how it got on before it was asked would leave the append and the reads of another mind."""
+        for status in InvocationStatus:
+            with pytest.raises(InvalidInputError, match="turn:q"):
+                ada.append("s1", ai("m1"), invocation_id="turn:q", invocation_status=status)
+        assert ada.get("s1").version == 0
+        [asked] = ada.append("s1", human("question", "q"))
+        assert asked.standing is Standing.LIVE
+        ada.append("s1", [], invocation_id="turn:q", invocation_status=InvocationStatus.FAILED)
+        assert texts(ada.messages("s1")) == []
+        assert ada.verify("s1") == []
+
     def test_misuse(self, ada: SessionService) -> None:
         with pytest.raises(InvalidInputError, match="invocation_status"):
             ada.append("s1", human("m1"), invocation_status=InvocationStatus.OPEN)
