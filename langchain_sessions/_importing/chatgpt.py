@@ -99,12 +99,11 @@ def _chatgpt_blocks(content: Mapping[str, Any]) -> tuple[list[dict[str, Any]], l
     problems: list[SourceError] = []
     for part in filter(None, given):
         words = [part] if isinstance(part, str) else _words_in(part)
-        held = part.get("audio_asset_pointer") if _kind_of(part) == _SPOKEN else part
-        kind = _POINTERS.get(_kind_of(held))
+        lies = _pointer_in(part)
         if any(map(str.strip, words)):
             blocks.append(text_block(next(filter(str.strip, words))))
-        elif kind and isinstance(held.get("asset_pointer"), str):
-            blocks.append({"type": kind, "url": held["asset_pointer"]})
+        elif lies is not None:
+            blocks.append(lies)
         elif not words:
             problems.append(unknown("part of the kind", _kind_of(part)))
     return blocks, problems
@@ -112,6 +111,13 @@ def _chatgpt_blocks(content: Mapping[str, Any]) -> tuple[list[dict[str, Any]], l
 
 def _kind_of(part: Any) -> str:
     return str(part.get("content_type")) if isinstance(part, dict) else type(part).__name__
+
+
+def _pointer_in(part: Any) -> dict[str, Any] | None:
+    """A block that names where something lies in the export; None where a part is of nothing there."""
+    held = part.get("audio_asset_pointer") if _kind_of(part) == _SPOKEN else part
+    kind = _POINTERS.get(_kind_of(held))
+    return {"type": kind, "url": held["asset_pointer"]} if kind and isinstance(held.get("asset_pointer"), str) else None
 
 
 def _words_in(part: Any) -> list[str]:
