@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
+from langchain_sessions._core.edge import check_title
 from langchain_sessions._importing.past import at_past_times
 from langchain_sessions._importing.values import SourceError
 from langchain_sessions.errors import InvalidInputError
@@ -46,12 +47,20 @@ class HistoryImport:
             if is_new:
                 session = mine.open(history.id)
                 if session.version == 0 and (history.title is not None or history.metadata):
-                    mine.update(history.id, title=history.title, metadata=history.metadata)
+                    mine.update(history.id, title=self._title(history), metadata=history.metadata)
                 is_new = False
             self._now = next((event.timestamp for event in reversed(batch) if event.timestamp), self._now)
             self._append(mine, history.id, batch)
             given += len(batch)
         return given
+
+    def _title(self, history: History) -> str | None:
+        """Its title where it can be stored: what was said is not lost for it."""
+        try:
+            return check_title(history.title)
+        except InvalidInputError as problem:
+            self._tell(history.id, "", f"{problem}; it is left out")
+            return None
 
     def _batches(self, history: History) -> Iterator[list[NewEvent]]:
         """The events that can be read."""

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
+_LOOKED_AT = 16
+"""How many elements of a list tell what it is of: the first may be damaged."""
 _NAMED = ("session_id", "thread_id", "conversation_id", "id")
 
 
@@ -120,8 +122,8 @@ class FileHistories:
         whole = JsonElements(self._file)
         if whole.is_list:
             items = whole.items()
-            first = list(islice(items, 1))
-            if first and is_of_assistant(first[0][1]):
+            first = list(islice(items, _LOOKED_AT))
+            if any(is_of_assistant(each) for _, each in first):
                 for nth, each in chain(first, items):
                     yield from assistant_histories(_whole(each, nth), f"{self._path.stem}-{nth}")
             else:

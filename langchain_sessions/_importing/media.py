@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _DATA_URL = re.compile(r"data:(?P<kind>[^;,]+)(?:;[^;,]*)*?;base64,(?P<data>.*)", re.DOTALL)
-_BASE64 = re.compile(r"[A-Za-z0-9+/_-]+={0,2}\s*")
+_BASE64 = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
 _PDF = "JVBERi0"  # how a PDF begins, in base64
 _SHOWN = ("media_resolution", "video_metadata")
 # A part may name its form and hold something else.
@@ -35,8 +35,9 @@ def _openai_media(part: Mapping[str, Any]) -> dict[str, Any]:
         found = _picture(part)
     elif kind == "input_file":
         name, data = part.get("filename"), part.get("file_data")
-        if data and _BASE64.fullmatch(data):
-            found = {"type": "file", "base64": data.strip(), "mime_type": _mime_type(data, name)}
+        plain = "".join(data.split()) if data else ""  # it may stand in lines
+        if _BASE64.fullmatch(plain):
+            found = {"type": "file", "base64": plain, "mime_type": _mime_type(plain, name)}
         else:
             found = _at("file", data or part.get("file_url"), part.get("file_id"))
         if found and name:
@@ -48,11 +49,12 @@ def _openai_media(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _picture(part: Mapping[str, Any]) -> dict[str, Any]:
-    """A picture; how closely it was to be looked at says only the one form of it that every client takes as well."""
+    """A picture; how closely it was to be looked at says of an address only the one form that every client takes."""
     address, detail = part.get("image_url"), part.get("detail")
     if address and detail not in (None, "auto"):
         return {"type": "image_url", "image_url": {"url": address, "detail": detail}}
-    return _at("image", address, part.get("file_id"))
+    found = _at("image", address, part.get("file_id"))
+    return {**found, "extras": {"detail": detail}} if found and detail not in (None, "auto") else found
 
 
 def _mime_type(data: str, name: str | None) -> str:

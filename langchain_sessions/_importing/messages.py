@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 _SEALED = "__enc__"
+_RESULT = {"call_id", "output"}
+_SHOWN = ("input_text", "input_image", "input_file", "computer_screenshot")
+"""What a tool can show a model; a tool of the application may give back other things that name a type."""
 _STRANGE = (ValueError, TypeError, KeyError, AttributeError, LookupError, NotImplementedError, RecursionError)
 
 
@@ -56,21 +59,30 @@ def exported_message(value: Mapping[str, Any]) -> BaseMessage:
 
 def openai_message(value: Mapping[str, Any]) -> BaseMessage:
     """One message of OpenAI's chat format; a call whose arguments are none is kept as such."""
-    calls = value.get("tool_calls") or ()
-    broken = [call for call in calls if _arguments(call.get("function", {}).get("arguments", "{}")) is None]
-    if not broken:
+    whole: list[Any] = []
+    broken: list[InvalidToolCall] = []
+    for call in value.get("tool_calls") or ():
+        function = call.get("function", {})
+        given = function.get("arguments")
+        if _arguments(given) is None:
+            broken.append(_malformed(call.get("id"), function.get("name"), given))
+        else:
+            # LangChain reads no call whose arguments are an empty text, as some clients write for none.
+            whole.append({**call, "function": {**function, "arguments": given or "{}"}} if function else call)
+    if not whole and not broken:
         return convert_to_messages([dict(value)])[0]
-    whole = [call for call in calls if call not in broken]
-    said = convert_to_messages([{**value, "tool_calls": whole or None, "content": value.get("content") or ""}])[0]
-    named = (_malformed(each.get("id"), each["function"].get("name"), each["function"]["arguments"]) for each in broken)
-    return said.model_copy(update={"invalid_tool_calls": list(named)})
+    content = value.get("content") or ""
+    said = convert_to_messages([{**value, "tool_calls": whole or None, "content": content}])[0]
+    return said.model_copy(update={"invalid_tool_calls": broken}) if broken else said
 
 
 def _arguments(given: Any) -> dict[str, Any] | None:
     """The arguments of a call; None where what a model wrote for them is none."""
+    if given is None or given == "":
+        return {}
     try:
-        found = json.loads(given or "{}", strict=False) if isinstance(given, str) else given
-    except ValueError:
+        found = json.loads(given, strict=False) if isinstance(given, str) else given
+    except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
 
@@ -84,12 +96,13 @@ def agents_message(item: Mapping[str, Any]) -> BaseMessage:
     """One item of OpenAI's responses format, as the agents library stores it."""
     if _SEALED in item:
         raise SourceError("it is encrypted, by the library's EncryptedSession: store it without that first")
-    kind, name = item.get("type", "message"), item.get("id")
+    kind, name = str(item.get("type") or "message"), item.get("id")
     if kind in {"function_call", "custom_tool_call"}:
         return _agents_call(item, name)
-    if kind.endswith("_call_output"):
+    if kind.endswith("_call_output") and _RESULT.issubset(item):
         # Which tool of OpenAI's a result is of says its client by this; of functions nothing has to be said.
-        about = {} if kind == "function_call_output" else {"type": kind}
+        about = {key: held for key, held in item.items() if key not in _RESULT and key != "id"}
+        about = {} if kind == "function_call_output" else about
         return ToolMessage(_agents_output(item["output"]), tool_call_id=item["call_id"], additional_kwargs=about)
     if kind != "message":
         return AIMessage([dict(item)], id=name)
@@ -114,10 +127,10 @@ def _agents_call(item: Mapping[str, Any], name: str | None) -> AIMessage:
 
 def _agents_output(output: Any) -> Any:
     """What a tool gave back: words, or what it shows."""
-    if isinstance(output, list) and all(isinstance(part, dict) and "type" in part for part in output):
-        return _agents_content(output)
-    if isinstance(output, dict) and "type" in output:
-        return [dict(output)]
+    parts = [output] if isinstance(output, dict) else output
+    is_shown = isinstance(parts, list) and all(isinstance(part, dict) and part.get("type") in _SHOWN for part in parts)
+    if parts and is_shown:
+        return _agents_content(parts)
     return output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
 
 

@@ -42,6 +42,14 @@ STRUCTURE = "CREATE TABLE message_structure (session_id TEXT, message_id INTEGER
         ),
         ({"type": "input_image", "file_id": "file-1"}, {"type": "image", "file_id": "file-1"}),
         (
+            {"type": "input_image", "file_id": "file-1", "detail": "low"},
+            {"type": "image", "file_id": "file-1", "extras": {"detail": "low"}},
+        ),
+        (
+            {"type": "input_file", "filename": "a.csv", "file_data": "AAA\nBBB==\r\n"},
+            {"type": "file", "base64": "AAABBB==", "mime_type": "text/csv", "filename": "a.csv"},
+        ),
+        (
             {"type": "input_file", "filename": "a.pdf", "file_data": f"data:application/pdf;base64,{BASE64}"},
             {"type": "file", "base64": BASE64, "mime_type": "application/pdf", "filename": "a.pdf"},
         ),
@@ -100,12 +108,51 @@ def test_tools_of_openai_that_the_caller_executes_come_over_in_pairs() -> None:
     assert agents_message({"type": "computer_call_output", "call_id": "c2", "output": seen}).content == [seen]
 
 
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"type": "local_shell_call_output", "id": "x", "output": "o"},
+        {"type": "apply_patch_call_output", "call_id": "c1", "status": "completed"},
+    ],
+)
+def test_a_result_that_names_no_call_or_says_nothing_comes_over_as_it_is(item: dict[str, Any]) -> None:
+    """It was dropped."""
+    assert read_with(agents_message, item).content == [item]
+
+
+def test_what_else_a_result_of_a_tool_of_openai_holds_is_kept() -> None:
+    item = {"type": "shell_call_output", "call_id": "c1", "output": [{"stdout": "a"}], "max_output_length": 9}
+    result = agents_message(item)
+    assert isinstance(result, ToolMessage)
+    assert (result.tool_call_id, result.text) == ("c1", '[{"stdout": "a"}]')
+    assert result.additional_kwargs == {"type": "shell_call_output", "max_output_length": 9}
+
+
+@pytest.mark.parametrize("output", [{"type": "x"}, {"type": ["x"]}, [{"type": "x"}], [], {"type": "text", "text": "a"}])
+def test_what_a_tool_of_the_application_gives_back_is_json_whatever_type_it_names(output: Any) -> None:
+    """No provider knows a block of such a type."""
+    result = agents_message({"type": "function_call_output", "call_id": "c1", "output": output})
+    assert result.content == json.dumps(output)
+
+
+@pytest.mark.parametrize("written", ["", None, "{}"])
+def test_a_call_without_arguments_is_one(written: str | None) -> None:
+    """The message of it was dropped, or the call was a malformed one."""
+    item = {"type": "function_call", "call_id": "c1", "name": "look", "arguments": written}
+    asked = {"function": {"name": "look", "arguments": written}, "type": "function", "id": "c1"}
+    chat = {"role": "assistant", "content": None, "tool_calls": [asked]}
+    for said in (read_with(agents_message, item), read_with(openai_message, chat)):
+        assert isinstance(said, AIMessage)
+        assert [(call["id"], call["args"]) for call in said.tool_calls] == [("c1", {})]
+        assert said.invalid_tool_calls == []
+
+
 def test_what_an_encrypted_session_stored_is_told_as_such() -> None:
     with pytest.raises(SourceError, match="encrypted, by the library's EncryptedSession"):
         read_with(agents_message, {"__enc__": 1, "v": 1, "kid": "hkdf-v1", "payload": "x"})
 
 
-@pytest.mark.parametrize("written", ["{bad", "[1]", '"x"'])
+@pytest.mark.parametrize("written", ["{bad", "[1]", '"x"', pytest.param("[" * 100_000, id="deep")])
 def test_a_call_whose_arguments_are_none_comes_over_as_such(written: str) -> None:
     """It was dropped, and the result behind it answered nothing."""
     item = {"type": "function_call", "call_id": "c1", "name": "look", "arguments": written}
