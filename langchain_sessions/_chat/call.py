@@ -8,17 +8,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
 
 from langchain_sessions._chat import prompt as prompts
 from langchain_sessions._chat.fit import compact_before, prompt_costs, shorten
 from langchain_sessions._chat.graph_state import NO_STATE, GraphState
-from langchain_sessions._chat.news import (
-    News,
-    Request,
-    message_of,
-    run_of,
-)
+from langchain_sessions._chat.news import News, Request, message_of, results_alone, run_of
 from langchain_sessions._chat.outbound import acknowledgement
 from langchain_sessions._chat.prompt import PromptContext
 from langchain_sessions._chat.replies import awaits_results, cut_short, is_cut_by_window
@@ -30,6 +25,7 @@ from langchain_sessions._chat.store_run import (
     take_up_call,
     take_up_edits,
     told_by_content,
+    without_call,
 )
 from langchain_sessions._compaction.background import compact_later
 from langchain_sessions._compaction.triggers import known_window
@@ -81,6 +77,7 @@ class Call:
         shown: What the model was shown last of what we know.
         added: What the template of a chain adds to that, for the count.
         noted: What is noted beside the reply of its prompt.
+        is_refused: Whether a rewind took back what it answers, so that the log did not take it.
         keeping: Which messages of it are stored, and when.
     """
 
@@ -100,6 +97,7 @@ class Call:
     shown: Sequence[BaseMessage] = ()
     added: Sequence[BaseMessage] = ()
     noted: Mapping[str, Any] | None = None
+    is_refused: bool = False
     keeping: CallMessages = field(init=False)
 
     def __post_init__(self) -> None:
@@ -166,8 +164,10 @@ class Call:
             try:
                 yield from call._store_request(context)
             except EventNotFoundError:
+                if not call.is_refused:
+                    raise
                 # A rewind came between the two, and is taken for one that came before.
-                call.invocation_id, call.context = run_id, None
+                call.is_refused, call.invocation_id, call.context = False, run_id, None
                 yield from call._store_request((yield from call._look_at_log()))
             compaction = call.options.compaction
             has_window = model.context_window or getattr(model.model, "profile", None)
@@ -184,10 +184,12 @@ class Call:
         try:
             context = yield from self._take_up_edits()
         except SessionNotFoundError:
+            if (alone := results_alone(body)) and not state.messages:
+                raise without_call(alone[0].tool_call_id) from None  # which nobody has, and so opens no session
             yield from ask(self.address.sessions.open, self.address.session_id)
             context = PromptContext()
         self.news = yield from prompts.look_for_news(options, self.address, context, body, state)
-        if self.news.fresh and not self.news.answers and all(isinstance(message, ToolMessage) for message in body):
+        if self.news.fresh and not self.news.answers and results_alone(body):
             self.news = yield from take_up_call(options, self.address, self.news)
         if self.news.invocation_id is not None:
             self.invocation_id = self.news.invocation_id
@@ -335,7 +337,7 @@ class Call:
         except (SessionNotFoundError, SessionEndedError, EventNotFoundError) as error:
             # Deleted, ended or taken back while the model spoke: the answer is still delivered.
             _log.warning("A reply was not stored: %s", error)
-            if isinstance(error, EventNotFoundError):
+            if self.is_refused:
                 yield from self.fail(None, error)
         except Exception as error:
             self._report("The answer was delivered but not stored", error)
@@ -394,8 +396,7 @@ class Call:
 
         Where a rewind took back what was to be answered nothing failed: what it left of the run stays in sight.
         """
-        is_taken_back = isinstance(error, EventNotFoundError)
-        status = InvocationStatus.INTERRUPTED if is_taken_back else InvocationStatus.FAILED
+        status = InvocationStatus.INTERRUPTED if self.is_refused else InvocationStatus.FAILED
         try:
             yield from self._append([], status)
             for run in self.news.others:
@@ -423,16 +424,12 @@ class Call:
         """Append messages as the next of this run, and say how far it has got. Nothing, where it was taken back."""
         if self.news.is_taken_back:
             return []
-        stored: list[SessionEvent] = yield from store_messages(
-            self.options,
-            self.address,
-            messages,
-            status,
-            invocation_id=self.invocation_id,
-            first_ordinal=self.news.stored + len(self.appended),
-            **more,
-        )
-        return stored
+        how = {**more, "invocation_id": self.invocation_id, "first_ordinal": self.news.stored + len(self.appended)}
+        try:
+            return (yield from store_messages(self.options, self.address, messages, status, **how))
+        except EventNotFoundError:
+            self.is_refused = True
+            raise
 
     def _mark(self, invocation_id: str, status: InvocationStatus) -> Flow[None]:
         return mark_run(self.options, self.address, invocation_id, status)

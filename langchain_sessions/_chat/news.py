@@ -17,6 +17,7 @@ from langchain_core.messages import (
 )
 from langchain_core.prompt_values import PromptValue
 
+from langchain_sessions._chat.endings import ending_of
 from langchain_sessions._core.codec.any_message import equal
 from langchain_sessions._core.edge import MAX_ID
 from langchain_sessions._core.rows import TURN_OF
@@ -167,6 +168,12 @@ def says_one_thing(body: Sequence[BaseMessage]) -> bool:
     return len(body) == 1 and isinstance(body[0], HumanMessage)
 
 
+def results_alone(body: Sequence[BaseMessage]) -> Sequence[ToolMessage]:
+    """The results of a request that is nothing else."""
+    results = [message for message in body if isinstance(message, ToolMessage)]
+    return results if len(results) == len(body) else ()
+
+
 def turn_length(body: Sequence[BaseMessage]) -> int:
     """How many messages of a request follow its last question; all where it has none."""
     return next((at for at, message in enumerate(reversed(body)) if isinstance(message, HumanMessage)), len(body))
@@ -198,7 +205,7 @@ def find_news(
     said = (event for event in recent if not isinstance(event.message, SystemMessage))
     events = [event for event in said if event.error_code is None and not event.is_synthetic]
     by_id = _known_by_id(body, events)
-    known = by_id | _known_run(body, events)
+    known = _known_results(body, events) | by_id | _known_run(body, events)
     last_known = max(known, default=-1)
     last_foreign = max((at for at in range(last_known + 1, len(body)) if isinstance(body[at], AIMessage)), default=-1)
     first_new = max(last_known, last_foreign) + 1
@@ -224,7 +231,7 @@ def find_news(
             over.setdefault(run, []).append(at)
     if not over:
         return news
-    endings = {run: _ending(body, places, known) for run, places in over.items()}
+    endings = {run: ending_of(body, places, known) for run, places in over.items()}
     ended = {run: ending for run, ending in endings.items() if ending is not None}
     given_up = (run for run, places in over.items() if run in ended or left[places[-1]].standing is Standing.OPEN)
     return replace(news, given_up=tuple(given_up), ended=ended)
@@ -237,25 +244,6 @@ def _going_on(known: Mapping[int, SessionEvent], ours: Container[str]) -> str | 
     # While a checkpoint is on its way some of a run may stand as what the thread no longer holds.
     is_open = any(run_of(event) == newest and event.standing is Standing.OPEN for event in known.values())
     return newest if newest is not None and newest in ours and is_open else None
-
-
-def _ending(
-    body: Sequence[BaseMessage], places: Sequence[int], known: Mapping[int, SessionEvent]
-) -> list[BaseMessage] | None:
-    """What the log lacks of a run that somebody else ended by an answer, results included; None where nobody did.
-
-    Args:
-        body: The request.
-        places: Where the messages of the run stand in it.
-        known: What of it is in the log.
-    """
-    for end in range(places[-1], len(body)):
-        if isinstance(body[end], HumanMessage) and end > places[-1]:
-            return None
-        if isinstance(body[end], AIMessage) and not call_ids(body[end]) and not_empty.accepts(body[end]):
-            run = range(places[0], end + 1)
-            return [body[at] for at in run if at not in known and body[at].id is not None]
-    return None
 
 
 def _known_by_id(body: Sequence[BaseMessage], events: Sequence[SessionEvent]) -> dict[int, SessionEvent]:
@@ -297,6 +285,20 @@ def _before_in_run(event: SessionEvent, events: Sequence[SessionEvent]) -> Sessi
         if run_of(other) == run_of(event):
             before = other
     return None
+
+
+def _known_results(body: Sequence[BaseMessage], events: Sequence[SessionEvent]) -> dict[int, SessionEvent]:
+    """Results that stand alone and come again: their call's run holds the same behind it."""
+    known: dict[int, SessionEvent] = {}
+    for at, result in enumerate(results_alone(body)):
+        if (asked := asking_event(result.tool_call_id, events)) is None:
+            continue
+        # What stands further up may have answered an earlier call: some count their calls anew.
+        behind = (event for event in events if event.position > asked.position)
+        run = (event for event in behind if event.invocation_id == asked.invocation_id)
+        same = next((event for event in run if likeness(message_of(event)) == likeness(result)), None)
+        known.update({} if same is None else {at: same})
+    return known
 
 
 def _known_run(body: Sequence[BaseMessage], events: Sequence[SessionEvent]) -> dict[int, SessionEvent]:

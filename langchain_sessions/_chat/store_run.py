@@ -130,7 +130,7 @@ def store_ending(options: ChatOptions, address: Address, news: News, invocation_
 
 
 def append_all(address: Address, events: Sequence[NewEvent], **how: Any) -> Flow[list[SessionEvent]]:
-    """Append events; those whose id the log has for another message, or for one that is damaged, go without it.
+    """Append events; those whose id the log has for another message, or for one that is damaged, go under another.
 
     But for the question at hand: a graph may have replaced it (redacted, say) after a checkpoint logged it.
     """
@@ -141,7 +141,7 @@ def append_all(address: Address, events: Sequence[NewEvent], **how: Any) -> Flow
             return (yield from append_events(log_of(sessions), session_id, events, is_ours=True, **how))
         except (EventConflictError, CorruptRowError) as error:
             taken = error.event_id
-            named = [event.message is not None and ident_of(event.message.id)[0] == taken for event in events]
+            named = [event.message is not None and taken == _id_of(event, event.message) for event in events]
             if taken is None or not any(named):
                 raise
             is_damaged = isinstance(error, CorruptRowError)
@@ -149,7 +149,8 @@ def append_all(address: Address, events: Sequence[NewEvent], **how: Any) -> Flow
         if not is_damaged and taken not in replaced and (yield from _replace_question(address, ours)):
             replaced.add(taken)
         else:
-            events = [_unnamed(event) if is_named else event for event, is_named in zip(events, named, strict=True)]
+            anew = _named_anew if is_damaged else _unnamed
+            events = [anew(event) if is_named else event for event, is_named in zip(events, named, strict=True)]
 
 
 def _replace_question(address: Address, event: NewEvent) -> Flow[bool]:
@@ -158,15 +159,29 @@ def _replace_question(address: Address, event: NewEvent) -> Flow[bool]:
     wanted = EventFilter(kinds=frozenset({EventKind.MESSAGE}), standings=_STANDING, branch=event.branch, last_n=1)
     newest: Page[SessionEvent] = yield from ask(sessions.events, session_id, wanted)
     asked = newest.items[0].message if newest.items else None
-    if event.message is None or not isinstance(asked, HumanMessage) or asked.id != event.message.id:
+    if event.id is not None or event.message is None or not isinstance(asked, HumanMessage):
+        return False
+    if asked.id != event.message.id:
         return False
     return (yield from _edit(address, event.message, event.author))
+
+
+def _id_of(event: NewEvent, message: BaseMessage) -> str | None:
+    return ident_of(message.id)[0] if event.id is None else event.id
 
 
 def _unnamed(event: NewEvent) -> NewEvent:
     """The event under an id that is made of its run and its place in it."""
     message = event.message
-    return event if message is None else replace(event, message=message.model_copy(update={"id": None}))
+    return event if message is None else replace(event, id=None, message=message.model_copy(update={"id": None}))
+
+
+def _named_anew(event: NewEvent) -> NewEvent:
+    """The event under another id than one that is damaged. Outside of runs what it says makes it: a repeat is none."""
+    message, unnamed = event.message, _unnamed(event)
+    if message is None or event.invocation_id is not None:
+        return unnamed
+    return replace(unnamed, id=f"instead:{_digest(event.id, event.branch, message)}")
 
 
 def _is_earlier_reply(stored: SessionEvent, invocation_id: str) -> bool:
@@ -180,8 +195,12 @@ def told_by_content(example: BaseMessage, branch: str | None) -> BaseMessage:
     """A few-shot under an id that it makes itself: stored once, however often a template repeats it."""
     if example.id is not None:
         return example
-    content = json.dumps([branch, message_to_dict(example)], sort_keys=True, default=str)
-    return example.model_copy(update={"id": f"example:{hashlib.sha256(content.encode()).hexdigest()}"})
+    return example.model_copy(update={"id": f"example:{_digest(branch, example)}"})
+
+
+def _digest(*about: str | BaseMessage | None) -> str:
+    said = [message_to_dict(one) if isinstance(one, BaseMessage) else one for one in about]
+    return hashlib.sha256(json.dumps(said, sort_keys=True, default=str).encode()).hexdigest()
 
 
 class CallMessages:
@@ -289,8 +308,13 @@ def take_up_call(options: ChatOptions, address: Address, news: News) -> Flow[New
     for call_id in asked:
         if (asking := (yield from _asking(options, address, call_id))) is not None:
             return replace(news, invocation_id=asking.invocation_id, answers=asking.seq)
-    problem = f"the log has no call {asked[0]!r}, or a rewind took it back: send its question and its call along"
-    raise InvalidInputError("input", problem)
+    raise without_call(asked[0])
+
+
+def without_call(call_id: str) -> InvalidInputError:
+    """What to raise for a result that stands alone, and whose call the log has not got."""
+    problem = f"the log has no call {call_id!r}, or a rewind took it back: send its question and its call along"
+    return InvalidInputError("input", problem)
 
 
 def _is_done(address: Address, asking: SessionEvent) -> Flow[bool]:

@@ -132,6 +132,12 @@ def test_what_is_said_again_under_the_id_of_what_cannot_be_read_is_kept(
         stored = call(service, "events", "ada", EventFilter(after_seq=3)).items
         assert [event.message.text for event in stored] == ["passport of ada", "and her ticket"]
         assert stored[0].message.id is None
+        call(history, "add_messages", [said, message("and her ticket")])
+        assert call(service, "events", "ada", EventFilter(after_seq=3)).items == stored
+        harm("UPDATE {p}events SET body = '8' WHERE seq = 4 AND skey = (SELECT skey FROM {p}sessions WHERE id = 'ada')")
+        call(history, "add_messages", [said])
+        call(history, "add_messages", [said])
+        assert [event.seq for event in call(service, "events", "ada", EventFilter(after_seq=5))] == [6]
         with pytest.raises(CorruptRowError, match="Event 1 of session 'ada'"):
             call(service, "events", "ada", EventFilter(pattern=re.compile("port")))
     finally:

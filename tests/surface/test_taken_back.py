@@ -205,6 +205,78 @@ async def test_results_whose_call_is_taken_back_just_before_they_are_stored(
     assert stored.verify("s1") == []
 
 
+@pytest.mark.parametrize("how", ["advisor", "stream", "middleware"])
+@pytest.mark.parametrize(
+    "error", [EventNotFoundError("other", "e9"), ValueError("no")], ids=lambda one: type(one).__name__
+)
+async def test_what_the_application_does_not_find_is_no_rewind(
+    face: Face, stored: SessionService, how: str, error: Exception
+) -> None:
+    """A model that raises leaves no question in sight, whatever it raises."""
+
+    def fail() -> None:
+        raise error
+
+    model = Speaking(replies=["hello", "", "bye"], meanwhile={1: fail})
+    agent: Any = create_agent(model, middleware=[SessionMemoryMiddleware(stored)])
+    chat: Any = agent if how == "middleware" else SessionMemoryAdvisor(stored).wrap(model)
+
+    async def ask(text: str) -> None:
+        said: Any = question(text) if how == "middleware" else text
+        call = face.stream if how == "stream" else face.invoke
+        await call(chat, said, with_thread(config_for("s1")) if how == "middleware" else config_for("s1"))
+
+    await ask("hi")
+    with pytest.raises(type(error)):
+        await ask("never mind")
+    assert [(text, standing) for _, text, standing in logged(stored) if text == "never mind"] == [
+        ("never mind", "failed")
+    ]
+    await ask("thanks")
+    assert model.shown[-1] == ["hi", "hello", "thanks"]
+
+
+async def test_a_result_of_no_call_opens_no_session(face: Face, stored: SessionService) -> None:
+    chat = SessionMemoryAdvisor(stored).wrap(Speaking(replies=["to nobody"]))
+    with pytest.raises(InvalidInputError, match="the log has no call 'c1'"):
+        await face.invoke(chat, [ToolMessage("sun", tool_call_id="c1")], config_for("s1"))
+    assert not list(stored.list_sessions())
+
+
+@pytest.mark.parametrize("ids", ["none", "the same", "new ones"])
+async def test_results_that_are_sent_again_are_answered_again(face: Face, stored: SessionService, ids: str) -> None:
+    """As a question is that comes again: it is stored once, and the model is shown the turn up to there."""
+
+    def results() -> list[ToolMessage]:
+        sent.append(1)
+        named = {"none": None, "the same": "t", "new ones": f"t{len(sent)}-"}[ids]
+        return [ToolMessage(f"sun {at}", tool_call_id=f"c{at}", id=named and f"{named}{at}") for at in (1, 2)]
+
+    sent: list[int] = []
+    calls = AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": f"c{at}"} for at in (1, 2)])
+    model = Speaking(replies=[calls, "sunny", calls, "so sunny", "so sunny!", "yes", "bye"])
+    chat = SessionMemoryAdvisor(stored).wrap(model)
+    await face.invoke(chat, "weather?", config_for("s1"))
+    await face.invoke(chat, results(), config_for("s1"))
+    if ids != "the same":
+        # A provider that counts its calls anew: the same result of another call is another one.
+        model.replies[2] = calls.model_copy(update={"id": None})
+        await face.invoke(chat, "and now?", config_for("s1"))
+        await face.invoke(chat, results(), config_for("s1"))
+    else:
+        del model.replies[2:4]
+    once = model.shown[-1]
+    assert once[-2:] == ["sun 1", "sun 2"]
+    before = texts(stored)
+    await face.invoke(chat, results(), config_for("s1"))
+    assert model.shown[-1] == once
+    await face.invoke(chat, list(reversed(results())), config_for("s1"))
+    assert sorted(model.shown[-1]) == sorted(once)
+    assert [text for text in texts(stored) if text][len(before) - before.count("") :] == ["so sunny!", "yes"]
+    assert len({event.invocation_id for event in stored.events("s1")}) == (1 if ids == "the same" else 2)
+    assert stored.verify("s1") == []
+
+
 async def test_a_result_alone_finds_a_call_of_long_ago(face: Face, sessions: SessionService) -> None:
     calls = AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": "c1"}])
     model = Speaking(replies=[calls, "sunny"])
