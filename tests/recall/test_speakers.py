@@ -194,3 +194,29 @@ def test_the_name_of_a_tool_names_nobody(ada: SessionService, sessions: int, *, 
     assert page.items[0].text.startswith("On Sundays")
     assert not any("author" in hit.parts for hit in page)
     assert [hit.text[:4] for hit in ada.search("soil", where=EventFilter(authors={"read_sensors"}))][:1] == ["read"]
+
+
+def ranked(page: SearchPage) -> list[tuple[str, int, float]]:
+    return [(hit.event.session_id, hit.event.seq, round(hit.score, 9)) for hit in page]
+
+
+def test_shelves_stay_where_the_last_log_of_one_has_moved_on(
+    ada: SessionService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(30):
+        ada.open(f"s{number}")
+        who = "Grace" if number == 3 else "Lin"
+        ada.append(f"s{number}", [FORMS["name"](who, f"stone {number} and water {at}") for at in range(4)])
+    ada.append("s3", FORMS["name"]("Grace", "I saw the volcano"))
+    # A text of several passages, in the log that lies last on a shelf.
+    ada.append("s29", FORMS["name"]("Lin", "volcano " + " ".join(f"word{at}" for at in range(1500))))
+    ada.search("stone")
+    ada.append("s29", FORMS["name"]("Lin", "one more"))
+
+    def dropped(*_: object) -> None:
+        pytest.fail("the shelves were thrown away")
+
+    monkeypatch.setattr("langchain_sessions._recall.search.Searcher.drop_shelves", dropped)
+    page = ada.search("when did Grace see the volcano")
+    assert page.items[0].text == "I saw the volcano"
+    assert page.items[0].event.session_id == "s3"
