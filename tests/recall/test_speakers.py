@@ -220,3 +220,17 @@ def test_shelves_stay_where_the_last_log_of_one_has_moved_on(
     page = ada.search("when did Grace see the volcano")
     assert page.items[0].text == "I saw the volcano"
     assert page.items[0].event.session_id == "s3"
+
+
+def test_of_a_name_only_what_is_asked_is_looked_for(ada: SessionService) -> None:
+    # "Ohler" is one way to write "Oehler", and who reads an index for it does not read where "oehler" is.
+    for number in range(12):
+        ada.open(f"s{number}")
+        who = "Oehler" if number == 3 else f"Lin{number}"
+        said = [f"we talked of the stone {number} and of the water at the station {at}" for at in range(4)]
+        said += ["Yesterday evening we met Oehler at the station with a stone"] if number == 7 else []
+        ada.append(f"s{number}", [FORMS["name"](who, text) for text in said])
+    query = "what did Ohler say of the station and the stone"
+    unread = ranked(ada.search(query, limit=60))
+    ada.reindex()
+    assert ranked(ada.search(query, limit=60)) == unread

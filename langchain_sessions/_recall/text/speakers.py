@@ -93,7 +93,7 @@ class Person(NamedTuple):
 
     Attributes:
         bearers: The authors who bear the name.
-        units: The name as words: groups of terms.
+        units: The name as words: groups of those of its terms that the query looks for.
     """
 
     bearers: frozenset[str]
@@ -117,7 +117,12 @@ def names_in(authors: Collection[str], groups: Sequence[Group], maker: TermMaker
                 bearers.setdefault(units, set()).add(author)
     spent = frozenset(term for units in bearers for unit in units for term in unit)
     left = [group for group in groups if spent.isdisjoint(group)]
-    return _persons(bearers), left or list(groups)
+    # Nothing else of a name is looked for, so nothing else was read of an index.
+    persons = [
+        person._replace(units=tuple(tuple(term for term in unit if term in asked) for unit in person.units))
+        for person in _persons(bearers)
+    ]
+    return persons, left or list(groups)
 
 
 def _persons(names: Mapping[tuple[Group, ...], set[str]]) -> list[Person]:
