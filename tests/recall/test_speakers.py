@@ -234,3 +234,35 @@ def test_of_a_name_only_what_is_asked_is_looked_for(ada: SessionService) -> None
     unread = ranked(ada.search(query, limit=60))
     ada.reindex()
     assert ranked(ada.search(query, limit=60)) == unread
+
+
+def take_back(ada: SessionService, session_id: str, how: str) -> None:
+    if how == "rewound":
+        ada.rewind(session_id, to_seq=4)
+    else:
+        ada.edit(session_id, HumanMessage("the stone again", id="late", name="Lin1"))
+
+
+@pytest.mark.parametrize(("how", "form", "others"), [("rewound", "name", True), ("replaced", "prefix", False)])
+@pytest.mark.parametrize("sessions", [4, 30])
+@pytest.mark.parametrize("indexed", ["not", "before", "after"])
+def test_who_spoke_only_in_what_was_taken_back_does_not_take_part(
+    service: SessionService, how: str, form: str, sessions: int, indexed: str, *, others: bool
+) -> None:
+    found: list[list[tuple[str, int, float]]] = []
+    for owner, late in (("ada", "Grace"), ("bob", "Lin1")):
+        view = service.as_user(owner)
+        for number in range(sessions):
+            view.open(f"{owner}{number}")
+            who = "Grace" if number == 3 and others else f"Lin{number}"
+            said = [FORMS[form](who, f"the stone {number} and the water {at}") for at in range(4)]
+            view.append(f"{owner}{number}", said)
+        view.append(f"{owner}1", HumanMessage("the stone and the water", id="late", name=late))
+        if indexed == "before":
+            view.reindex()
+        take_back(view, f"{owner}1", how)
+        if indexed == "after":
+            view.reindex()
+        page = view.search("what did Grace say of the stone and the water", limit=200, neighbours=0)
+        found.append([(session_id[3:], seq, score) for session_id, seq, score in ranked(page)])
+    assert found[0] == found[1]

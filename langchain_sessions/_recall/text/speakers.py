@@ -43,15 +43,18 @@ def label_of(text: str) -> str | None:
 
 
 def speakers_in(logs: Iterable[Sequence[InvertedEvents]]) -> set[str]:
-    """All who speak in some logs: authors, and the labels of those logs that are transcripts."""
+    """All who speak in what counts of some logs: authors, and the labels of those logs that are transcripts."""
     found: set[str] = set()
     for log in logs:
-        found.update(*[part.speakers for part in log])
+        known = set[str]().union(*[part.speakers for part in log])
         labels: Counter[str] = Counter()
         for part in log:
             if part.labels:
                 labels.update(part.labels)
-        found.update(labels_in(labels, sum([part.events for part in log])))
+        known.update(labels_in(labels, sum([part.events for part in log])))
+        if [part for part in log if part.hidden]:
+            known.intersection_update(chain.from_iterable([part.heard for part in log]))
+        found |= known
     return found
 
 
