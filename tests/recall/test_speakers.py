@@ -266,3 +266,16 @@ def test_who_spoke_only_in_what_was_taken_back_does_not_take_part(
         page = view.search("what did Grace say of the stone and the water", limit=200, neighbours=0)
         found.append([(session_id[3:], seq, score) for session_id, seq, score in ranked(page)])
     assert found[0] == found[1]
+
+
+def test_one_session_is_one_in_however_many_parts(ada: SessionService) -> None:
+    said = [FORMS["name"]("Grace" if at % 2 else "Lin", f"stone {at} and water") for at in range(120)]
+    query = "what did Grace say of stone 77"
+    ada.append("s1", said[:119])
+    ada.reindex()
+    ada.append("s1", said[119:])
+    parts = [(seq, score) for _, seq, score in ranked(ada.search(query, session_id="s1", limit=60))]
+    ada.open("s2")
+    ada.append("s2", said)
+    ada.reindex()
+    assert [(seq, score) for _, seq, score in ranked(ada.search(query, session_id="s2", limit=60))] == parts
