@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Literal
 
 from langchain_sessions._core.edge import UNREADABLE, check_id, check_kind, require
@@ -15,8 +16,12 @@ if TYPE_CHECKING:
 
     from langchain_sessions._core.flow import Flow
     from langchain_sessions._log.log import Log
+    from langchain_sessions._recall.request import SearchRequest
+    from langchain_sessions._recall.search import Searcher
     from langchain_sessions.filters import EventFilter
     from langchain_sessions.search import SearchPage
+
+_log = logging.getLogger(__name__)
 
 
 def search_logs(
@@ -65,13 +70,7 @@ def search_logs(
     reader = None if embedder is None else MeaningReader(log.store, log.codec, embedder)
     searcher = Searcher(log.store, log.encoder, indexer_of(log), reader)
     try:
-        try:
-            found = yield from searcher.search(request)
-        except UNREADABLE as error:
-            # A shelf is a copy: one that cannot be read is made anew.
-            if isinstance(error, SessionsError) or not (yield from searcher.drop_shelves(request.searched)):
-                raise
-            found = yield from searcher.search(request)
+        found = yield from _found(searcher, request)
     except SessionsError:
         raise
     except UNREADABLE as error:
@@ -83,3 +82,15 @@ def search_logs(
     if searcher.behind:
         yield from embed_later(log, searcher.behind)
     return found
+
+
+def _found(searcher: Searcher, request: SearchRequest) -> Flow[SearchPage]:
+    """What a search finds. A shelf is a copy: one that cannot be read is made anew."""
+    try:
+        return (yield from searcher.search(request))
+    except UNREADABLE as error:
+        if isinstance(error, SessionsError) or not (yield from searcher.drop_shelves(request.searched)):
+            raise
+        # A mistake of its own would throw them away in each search, and answer all the same.
+        _log.error("Shelves could not be searched and are made anew: %s", type(error).__name__)
+    return (yield from searcher.search(request))

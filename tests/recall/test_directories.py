@@ -17,6 +17,7 @@ from langchain_sessions._recall.index import chunks, directories, indexing
 from langchain_sessions._recall.index.directories import FIRST, due_directory, is_directory
 from langchain_sessions._recall.index.ranking_traits import ChunkTraits
 from langchain_sessions._recall.rank.first_look import FirstLook
+from langchain_sessions._recall.rank.ranked import RankedSearch
 from tests.recall.embedders import Words
 
 if TYPE_CHECKING:
@@ -132,6 +133,23 @@ def test_chunks_without_the_word_are_not_read(long: SessionService, monkeypatch:
     assert {number for number in first if number >= FIRST} == {number for number, *_ in known if number >= FIRST}
     # The one that holds it and those beside.
     assert len(second) <= 3 < len(known)
+
+
+def test_who_is_named_in_one_log_makes_nobody_read_all_of_it(
+    ada: SessionService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ada.append("s1", [HumanMessage(f"topic{number} of Ada", name="Ada") for number in range(400)])
+    ada.reindex("s1")
+    builder = indexer_of(log_of(ada)).builder
+    # Of few candidates a common word, and the name is one, is taken from the newest chunks alone.
+    monkeypatch.setattr(builder, "settings", replace(builder.settings, candidates=6))
+    ada.search("lamp", session_id="s1")
+
+    def read(*_: object, **__: object) -> None:
+        pytest.fail("all of the index was read")
+
+    monkeypatch.setattr(RankedSearch, "read", read)
+    assert ada.search("what did Ada say of topic100", session_id="s1", limit=1).items[0].event.seq == 101
 
 
 def test_what_was_written_anew_is_looked_through(long: SessionService) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
@@ -279,7 +280,7 @@ def test_what_moved_is_found_by_a_sum(
 
 
 @on_databases
-def test_a_shelf_that_cannot_be_read_is_made_anew(service: SessionService) -> None:
+def test_a_shelf_that_cannot_be_read_is_made_anew(service: SessionService, caplog: pytest.LogCaptureFixture) -> None:
     ada = service.as_user("ada")
     for number in range(30):
         ada.open(f"s{number}")
@@ -296,8 +297,11 @@ def test_a_shelf_that_cannot_be_read_is_made_anew(service: SessionService) -> No
     log = log_of(service)
     assert log.search is not None
     log.search.index_builder._caches.clear()
-    assert hits(ada, "kettle") == expected
-    assert hits(ada, "kettle") == expected
+    with caplog.at_level(logging.ERROR, "langchain_sessions"):
+        assert hits(ada, "kettle") == expected
+        assert hits(ada, "kettle") == expected
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    assert "made anew" in caplog.text
 
 
 def test_a_shelf_is_packed_and_read_back() -> None:

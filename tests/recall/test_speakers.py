@@ -207,3 +207,88 @@ def test_the_name_of_a_tool_names_nobody(ada: SessionService, sessions: int, *, 
     assert page.items[0].text.startswith("On Sundays")
     assert not any("author" in hit.parts for hit in page)
     assert [hit.text[:4] for hit in ada.search("soil", where=EventFilter(authors={"read_sensors"}))][:1] == ["read"]
+
+
+def ranked(page: SearchPage) -> list[tuple[str, int, float]]:
+    return [(hit.event.session_id, hit.event.seq, round(hit.score, 9)) for hit in page]
+
+
+def test_shelves_stay_where_the_last_log_of_one_has_moved_on(
+    ada: SessionService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(30):
+        ada.open(f"s{number}")
+        who = "Grace" if number == 3 else "Lin"
+        ada.append(f"s{number}", [FORMS["name"](who, f"stone {number} and water {at}") for at in range(4)])
+    ada.append("s3", FORMS["name"]("Grace", "I saw the volcano"))
+    # A text of several passages, in the log that lies last on a shelf.
+    ada.append("s29", FORMS["name"]("Lin", "volcano " + " ".join(f"word{at}" for at in range(1500))))
+    ada.search("stone")
+    ada.append("s29", FORMS["name"]("Lin", "one more"))
+
+    def dropped(*_: object) -> None:
+        pytest.fail("the shelves were thrown away")
+
+    monkeypatch.setattr("langchain_sessions._recall.search.Searcher.drop_shelves", dropped)
+    page = ada.search("when did Grace see the volcano")
+    assert page.items[0].text == "I saw the volcano"
+    assert page.items[0].event.session_id == "s3"
+
+
+def test_of_a_name_only_what_is_asked_is_looked_for(ada: SessionService) -> None:
+    # "Ohler" is one way to write "Oehler", and who reads an index for it does not read where "oehler" is.
+    for number in range(12):
+        ada.open(f"s{number}")
+        who = "Oehler" if number == 3 else f"Lin{number}"
+        said = [f"we talked of the stone {number} and of the water at the station {at}" for at in range(4)]
+        said += ["Yesterday evening we met Oehler at the station with a stone"] if number == 7 else []
+        ada.append(f"s{number}", [FORMS["name"](who, text) for text in said])
+    query = "what did Ohler say of the station and the stone"
+    unread = ranked(ada.search(query, limit=60))
+    ada.reindex()
+    assert ranked(ada.search(query, limit=60)) == unread
+
+
+def take_back(ada: SessionService, session_id: str, how: str) -> None:
+    if how == "rewound":
+        ada.rewind(session_id, to_seq=4)
+    else:
+        ada.edit(session_id, HumanMessage("the stone again", id="late", name="Lin1"))
+
+
+@pytest.mark.parametrize(("how", "form", "others"), [("rewound", "name", True), ("replaced", "prefix", False)])
+@pytest.mark.parametrize("sessions", [4, 30])
+@pytest.mark.parametrize("indexed", ["not", "before", "after"])
+def test_who_spoke_only_in_what_was_taken_back_does_not_take_part(
+    service: SessionService, how: str, form: str, sessions: int, indexed: str, *, others: bool
+) -> None:
+    found: list[list[tuple[str, int, float]]] = []
+    for owner, late in (("ada", "Grace"), ("bob", "Lin1")):
+        view = service.as_user(owner)
+        for number in range(sessions):
+            view.open(f"{owner}{number}")
+            who = "Grace" if number == 3 and others else f"Lin{number}"
+            said = [FORMS[form](who, f"the stone {number} and the water {at}") for at in range(4)]
+            view.append(f"{owner}{number}", said)
+        view.append(f"{owner}1", HumanMessage("the stone and the water", id="late", name=late))
+        if indexed == "before":
+            view.reindex()
+        take_back(view, f"{owner}1", how)
+        if indexed == "after":
+            view.reindex()
+        page = view.search("what did Grace say of the stone and the water", limit=200, neighbours=0)
+        found.append([(session_id[3:], seq, score) for session_id, seq, score in ranked(page)])
+    assert found[0] == found[1]
+
+
+def test_one_session_is_one_in_however_many_parts(ada: SessionService) -> None:
+    said = [FORMS["name"]("Grace" if at % 2 else "Lin", f"stone {at} and water") for at in range(120)]
+    query = "what did Grace say of stone 77"
+    ada.append("s1", said[:119])
+    ada.reindex()
+    ada.append("s1", said[119:])
+    parts = [(seq, score) for _, seq, score in ranked(ada.search(query, session_id="s1", limit=60))]
+    ada.open("s2")
+    ada.append("s2", said)
+    ada.reindex()
+    assert [(seq, score) for _, seq, score in ranked(ada.search(query, session_id="s2", limit=60))] == parts

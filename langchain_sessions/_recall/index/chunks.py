@@ -183,7 +183,14 @@ class PackedEvents:
 
     def spoken(self, authors: frozenset[str]) -> Collection[int]:
         """Where its log begins, if any of some authors speaks."""
-        return () if authors.isdisjoint(self.speakers) and authors.isdisjoint(self.labels) else (0,)
+        if authors.isdisjoint(self.speakers) and authors.isdisjoint(self.labels):
+            return ()
+        return () if self.hidden and authors.isdisjoint(self.heard) else (0,)
+
+    @property
+    def heard(self) -> Collection[str]:
+        """All authors and labels of the events that count."""
+        return self.traits.heard_beside(self.hidden) if self.hidden else {*self.speakers, *self.labels}
 
     def instant(self, index: int) -> float:
         """When, in seconds since 1970."""

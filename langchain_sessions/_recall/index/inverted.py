@@ -109,6 +109,11 @@ class InvertedEvents(Protocol):
         ...
 
     @property
+    def heard(self) -> Collection[str]:
+        """All authors and labels of the events that count."""
+        ...
+
+    @property
     def hidden(self) -> Collection[int]:
         """Events that do not count at all."""
         ...

@@ -19,7 +19,7 @@ from langchain_sessions._recall.text.passages import UNCUT, split_passages
 from langchain_sessions._recall.text.speakers import label_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from langchain_sessions._recall.rank.ranking import RankingWeights
     from langchain_sessions._recall.text.documents import Document
@@ -227,7 +227,14 @@ class Segment:
 
     def spoken(self, authors: frozenset[str]) -> Sequence[int]:
         """Where its log begins, if any of some authors speaks."""
-        return () if authors.isdisjoint(self.speakers) and authors.isdisjoint(self.labels) else (0,)
+        if authors.isdisjoint(self.speakers) and authors.isdisjoint(self.labels):
+            return ()
+        return () if self.hidden and authors.isdisjoint(self.heard) else (0,)
+
+    @property
+    def heard(self) -> Collection[str]:
+        """All authors and labels of the events that count."""
+        return {name for index, name in enumerate(self.authors) if name and index not in self.hidden}
 
     def instant(self, index: int) -> float:
         """When, in seconds since 1970."""

@@ -15,7 +15,7 @@ from langchain_sessions._recall.index.columns import from_bytes, to_bytes
 from langchain_sessions._recall.index.inverted import HUMAN, LABELLED, LEFT_OUT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 # Two bytes a passage: what is longer is held back by its length all the same.
 LONGEST: Final = 65_535
@@ -159,6 +159,16 @@ class ChunkTraits:
         known = frozenset(said for number, mark in counts if not mark and (said := self.authors[number]))
         labels = {label: n for (number, mark), n in counts.items() if mark and (label := self.authors[number])}
         return Speakers(known, labels)
+
+    @kept
+    def times(self) -> Counter[int]:
+        """How often each of `authors` speaks."""
+        return Counter(self.voices)
+
+    def heard_beside(self, hidden: Collection[int]) -> set[str]:
+        """All authors and labels of the events but some."""
+        left = self.times - Counter(map(self.voices.__getitem__, hidden))
+        return {name for number in left if (name := self.authors[number])}
 
     @kept
     def left_out(self) -> Sequence[int]:

@@ -164,6 +164,9 @@ class ShelfEvents(PackedEvents):
             fewer = human_talk(shelf.traits.lengths[place], shelf.traits.flags[place])
             events, terms = events - fewer[0], terms - fewer[1]
         self.human_talk = events, terms
+        gone = {log.first for log in self._left_out}
+        # Who speaks in no other log here does so where that is searched, unless it was taken back.
+        self.speakers = {name for name in self.speakers if not gone.issuperset(shelf.spoken[name])}
         kept = [log for log in shelf.logs if log not in self._left_out]
         self.logs = [log.first for log in kept], [log.slots for log in kept]
         self.filled -= sum([log.slots > 0 for log in self._left_out])

@@ -162,6 +162,7 @@ class Present:
         homes: Sequence[Home],
     ) -> None:
         self._homes = homes
+        self._events = [part.events for part in parts]
         sizes = {
             (home.number, first): size for home in homes for first, size in zip(home.firsts, home.whole, strict=True)
         }
@@ -198,7 +199,8 @@ class Present:
         for number, home in enumerate(self._homes):
             for first, size in zip(home.firsts, home.sizes, strict=True):
                 if (home.number, first) in chosen:
-                    mask = masks.setdefault(number, bytearray(home.firsts[-1] + home.sizes[-1]))
+                    # As long as the part: behind the last log that is searched here others may lie that are not.
+                    mask = masks.setdefault(number, bytearray(self._events[number]))
                     mask[first : first + size] = b"\1" * size
         return Among(events, masks)
 

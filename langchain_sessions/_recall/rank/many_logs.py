@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from dataclasses import dataclass
+from itertools import compress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from langchain_sessions._recall.index.inverted import HUMAN, Group, InvertedEvents
@@ -243,9 +244,9 @@ class _LogsEndToEnd:
         self._weights = weights
         # Of two names nobody knows which one is asked about. One that several bear means any of them.
         self._named = asked.persons[0].bearers if len(asked.persons) == 1 else frozenset[str]()
-        # Among the events of one log this tells nothing.
-        several = sum([len(home.firsts) for home in self._homes]) > 1
-        self._present = self._presence(asked.persons) if asked.persons and several else None
+        # Among the events of one log, in however many parts it is, this tells nothing.
+        held = {(home.number, at) for home in self._homes for at in compress(home.firsts, home.whole)}
+        self._present = self._presence(asked.persons) if asked.persons and len(held) > 1 else None
         self._human = self._human_share(asked)
         self.units: Sequence[Postings] = ()
         self._passages: dict[tuple[int, int], Mapping[int, int]] = {}

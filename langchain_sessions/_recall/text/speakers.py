@@ -43,15 +43,18 @@ def label_of(text: str) -> str | None:
 
 
 def speakers_in(logs: Iterable[Sequence[InvertedEvents]]) -> set[str]:
-    """All who speak in some logs: authors, and the labels of those logs that are transcripts."""
+    """All who speak in what counts of some logs: authors, and the labels of those logs that are transcripts."""
     found: set[str] = set()
     for log in logs:
-        found.update(*[part.speakers for part in log])
+        known = set[str]().union(*[part.speakers for part in log])
         labels: Counter[str] = Counter()
         for part in log:
             if part.labels:
                 labels.update(part.labels)
-        found.update(labels_in(labels, sum([part.events for part in log])))
+        known.update(labels_in(labels, sum([part.events for part in log])))
+        if [part for part in log if part.hidden]:
+            known.intersection_update(chain.from_iterable([part.heard for part in log]))
+        found |= known
     return found
 
 
@@ -93,7 +96,7 @@ class Person(NamedTuple):
 
     Attributes:
         bearers: The authors who bear the name.
-        units: The name as words: groups of terms.
+        units: The name as words: groups of those of its terms that the query looks for.
     """
 
     bearers: frozenset[str]
@@ -117,7 +120,12 @@ def names_in(authors: Collection[str], groups: Sequence[Group], maker: TermMaker
                 bearers.setdefault(units, set()).add(author)
     spent = frozenset(term for units in bearers for unit in units for term in unit)
     left = [group for group in groups if spent.isdisjoint(group)]
-    return _persons(bearers), left or list(groups)
+    # Nothing else of a name is looked for, so nothing else was read of an index.
+    persons = [
+        person._replace(units=tuple(tuple(term for term in unit if term in asked) for unit in person.units))
+        for person in _persons(bearers)
+    ]
+    return persons, left or list(groups)
 
 
 def _persons(names: Mapping[tuple[Group, ...], set[str]]) -> list[Person]:
