@@ -122,6 +122,19 @@ async def test_nothing_is_kept_of_a_loop_that_has_ended() -> None:
 
 
 @pytest.mark.backends("sqlite")
+async def test_a_service_that_was_closed_among_its_writers_keeps_no_connection(
+    database_url: str, table_prefix: str
+) -> None:
+    made = make_service(database_url, table_prefix=table_prefix)
+    await made.acreate("s")
+    writing = [asyncio.create_task(made.aappend("s", said(f"m{at}"))) for at in range(100)]
+    await asyncio.sleep(0)
+    await made.aclose()
+    await asyncio.gather(*writing, return_exceptions=True)
+    assert log_of(made).store._runner._writer.kept is None  # type: ignore[attr-defined]
+
+
+@pytest.mark.backends("sqlite")
 def test_nobody_reads_behind_writers_that_wait(database_url: str, table_prefix: str) -> None:
     async def act() -> None:
         made = make_service(database_url, table_prefix=table_prefix)
