@@ -195,7 +195,7 @@ def _plain(
     scopes = {} if viewer is None else scope_values(viewer)
     values: dict[str, Any] = {"skey": session.skey, "q_last": session.last_seq, **scopes}
     values["q_limit"] = -1 if limit is None else limit  # all of them, to SQLite
-    return _if_plain(tx.rows(tx.prepare(("plain events", len(scopes), len(columns)), build), values), columns)
+    return _if_plain(tx, tx.rows(tx.prepare(("plain events", len(scopes), len(columns)), build), values), columns)
 
 
 def _in_one_packet(
@@ -228,7 +228,7 @@ def _in_one_packet(
     session, view = view_told(key, located.row, idle_before)
     if session.ledger is not None or session.head_runs is not None or view.has_unfinished:
         return session, view, None
-    rows = _if_plain(found.rows, columns)
+    rows = _if_plain(tx, found.rows, columns)
     # What was appended between the two is of a later version than the one that is read, and takes others' places.
     return session, view, None if rows and rows[-1].seq > session.last_seq else rows
 
@@ -266,7 +266,7 @@ _MOST_NAMED: Final = 16
 _TEXT = SAID.index("text")
 
 
-def _if_plain(found: list[tuple[Any, ...]], columns: tuple[str, ...]) -> PlainRows | None:
+def _if_plain(tx: Transaction, found: list[tuple[Any, ...]], columns: tuple[str, ...]) -> PlainRows | None:
     """The rows of `_plain_rows`, the oldest first; None where one of them says more."""
     positions = [*map(_position, found)]
     if None in positions:
@@ -274,7 +274,7 @@ def _if_plain(found: list[tuple[Any, ...]], columns: tuple[str, ...]) -> PlainRo
     size = len(columns)
     if positions and (min(positions) < 0 or len(found[0]) > size):
         packed = (len(_packed_in(row, size)) for row in found if row[0] < 0)
-        return beside(packed, partial(_with_texts, found, size))
+        return beside(tx, packed, partial(_with_texts, found, size))
     return PlainRows(found[::-1])
 
 
