@@ -132,9 +132,9 @@ class _Computing:
 
     async def acompute(self, call: Callable[[], T]) -> T:
         """Async `compute`."""
-        import asyncio  # noqa: PLC0415 - for who has a loop
+        from langchain_sessions._core.threads import COMPUTERS  # noqa: PLC0415 - for who has a loop
 
-        return await asyncio.to_thread(call)
+        return await COMPUTERS.arun(call)
 
 
 _COMPUTING = _Computing()

@@ -11,8 +11,10 @@ its covered events is not rewound, wherever its own record stands; per scope the
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import accumulate, chain
 from operator import sub
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -324,14 +326,11 @@ def _outdated(edits: Iterable[Edit], head: SeqSet) -> dict[int, int]:
 def _interleave(listed: list[EventRow], beside: list[EventRow]) -> list[EventRow]:
     """Put each of `beside` behind the last listed row that was logged before it."""
     slots: list[list[EventRow]] = [[] for _ in range(len(listed) + 1)]
+    # Of each listed row and all behind it the first place: these ascend, whatever the order of the list.
+    firsts = [*accumulate((row.place for row in reversed(listed)), min)][::-1]
     for row in beside:
-        slot = max((at + 1 for at, other in enumerate(listed) if other.place < row.place), default=0)
-        slots[slot].append(row)
-    merged = slots[0]
-    for row, after in zip(listed, slots[1:], strict=True):
-        merged.append(row)
-        merged.extend(after)
-    return merged
+        slots[bisect_left(firsts, row.place)].append(row)
+    return [*slots[0], *chain.from_iterable((row, *after) for row, after in zip(listed, slots[1:], strict=True))]
 
 
 def visible_scopes(viewer: str | None) -> tuple[str | None, ...]:

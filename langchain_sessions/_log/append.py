@@ -227,7 +227,7 @@ def append_events(
     given = (rows, now, log.codec.repeats, expected_version, False, idle, False, is_bare, answers, NOTHING_PACKED)
     batch = _tuple(AppendBatch, given)
     appending = ask(log.store.append_events, key, batch)
-    appended = yield from _in_turn(log, key, place, appending) if log.shared.under_way else appending
+    appended = yield from _in_turn(log, key, place, batch, appending) if log.shared.under_way else appending
     recall = after_append(log, key, appended.version, rows)
     if recall is not None:
         yield from recall
@@ -256,8 +256,10 @@ def _encoded(
         raise
 
 
-def _in_turn(log: Log, key: SessionKey, place: Place | None, work: Flow[T]) -> Flow[T]:
-    return _order_of(log).in_turn(key, place, work)
+def _in_turn(log: Log, key: SessionKey, place: Place | None, batch: AppendBatch, work: Flow[T]) -> Flow[T]:
+    # Several of these at once are one transaction, in their order; any other takes turns, in no order that is sure.
+    travels = batch.is_bare and batch.expected_version is None and not batch.answers
+    return _order_of(log).in_turn(key, place, work, travels=travels)
 
 
 def _order_of(log: Log) -> CallOrder:
@@ -319,7 +321,7 @@ def edit_message(
         idle_before=log.idle_before(now),
     )
     appending = ask(log.store.append_events, key, batch)
-    appended = yield from _in_turn(log, key, place, appending) if log.shared.under_way else appending
+    appended = yield from _in_turn(log, key, place, batch, appending) if log.shared.under_way else appending
     return log.encoder.appended(session_id, appended.rows[0], appended.view)
 
 

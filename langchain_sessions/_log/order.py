@@ -18,10 +18,22 @@ T = TypeVar("T")
 
 
 class Place(NamedTuple):
-    """A place behind others: by loop and session, with futures that are done when the one before and this one go."""
+    """A place behind others: by loop and session.
+
+    Attributes:
+        where: The loop and the session.
+        key: The session as its caller sees it.
+        travels: Whether the store takes it along with others that do, in their order, in one transaction.
+        before: The place before it, where there was one.
+        sent: A future that is done when the store has been asked.
+        gone: One that is done when the store has answered, and those before it have gone.
+    """
 
     where: tuple[Any, str, str]
+    key: SessionKey
+    travels: bool
     before: Any
+    sent: Any
     gone: Any
 
 
@@ -38,56 +50,80 @@ class CallOrder:
         """See the class."""
         self._last = last
 
-    def enter(self, key: SessionKey) -> Place | None:
+    def enter(self, key: SessionKey, *, travels: bool = False) -> Place | None:
         """Have what is appended from now on wait. Of threads nobody waits."""
-        del key
+        del key, travels
         return None
 
-    async def aenter(self, key: SessionKey) -> Place | None:
+    async def aenter(self, key: SessionKey, *, travels: bool = False) -> Place | None:
         """Have what this loop appends from now on wait."""
         import asyncio
 
         loop = asyncio.get_running_loop()
         where = loop, key.app, key.id
-        place = Place(where, self._last.get(where), loop.create_future())
-        self._last[where] = place.gone
+        for other in [*self._last]:
+            if other[0].is_closed():  # nobody was left there to go
+                self._last.pop(other, None)
+        last = self._last.get(where)
+        before = last and last._replace(before=None)  # of those before it nobody keeps a chain
+        place = Place(where, key, travels, before, loop.create_future(), loop.create_future())
+        self._last[where] = place
         return place
 
     def follow(self, place: Place | None) -> None:
         """Wait until those before have gone: nobody did."""
 
     async def afollow(self, place: Place | None) -> None:
-        """Wait until those before have gone."""
+        """Wait until those before have gone; or until they were sent, where this one travels with them."""
         if place is not None and place.before is not None:
             import asyncio
 
-            await asyncio.wait([place.before])  # which leaves it as it is where this is cancelled
+            before = place.before
+            together = place.travels and before.travels and before.key == place.key
+            # Which leaves it as it is where this is cancelled.
+            await asyncio.wait([before.sent if together else before.gone])
 
     def leave(self, place: Place | None) -> None:
         """Let those behind go on, once those before have gone."""
         if place is None:
             return
-        if place.before is None or place.before.done():
+        import asyncio
+
+        loop = place.where[0]
+        if loop.is_closed():
+            self._last.pop(place.where, None)
+        elif asyncio._get_running_loop() is loop:
+            self._leave(place)
+        else:  # what was left half done may be collected in any thread
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._leave, place)
+
+    def _leave(self, place: Place) -> None:
+        if place.before is None or place.before.gone.done():
             self._end(place)
         else:
-            place.before.add_done_callback(lambda _: self._end(place))
+            place.before.gone.add_done_callback(lambda _: self._end(place))
 
     def _end(self, place: Place) -> None:
-        if self._last.get(place.where) is place.gone:
-            del self._last[place.where]
-        if not place.gone.done():
-            with suppress(RuntimeError):  # the loop has ended, and nobody waits in it
-                place.gone.set_result(None)
+        if self._last.get(place.where) is place:
+            self._last.pop(place.where, None)
+        with suppress(RuntimeError):  # the loop has ended, and nobody waits in it
+            self._tell(place.sent)
+            self._tell(place.gone)
 
-    def in_turn(self, key: SessionKey, place: Place | None, work: Flow[T]) -> Flow[T]:
+    def _tell(self, future: Any) -> None:
+        if not future.done():
+            future.set_result(None)
+
+    def in_turn(self, key: SessionKey, place: Place | None, work: Flow[T], *, travels: bool) -> Flow[T]:
         """Do some work after what was called before. Who has a place already keeps it until the work is done."""
         is_long = place is not None
         if not is_long:
-            place = yield from ask(self.enter, key)
+            place = yield from ask(self.enter, key, travels=travels)
         try:
             yield from ask(self.follow, place)
-            if not is_long:
-                self.leave(place)  # those behind may travel with it
+            if place is not None:
+                self._tell(place.sent)  # those behind may travel with it
             return (yield from work)
         finally:
             self.leave(place)

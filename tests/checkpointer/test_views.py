@@ -16,6 +16,7 @@ from typing_extensions import TypedDict
 
 from langchain_sessions.checkpointer import SessionCheckpointSaver
 from langchain_sessions.errors import InvalidInputError, SessionEndedError, SessionNotFoundError
+from langchain_sessions.events import Standing
 from langchain_sessions.filters import EventFilter
 
 if TYPE_CHECKING:
@@ -66,6 +67,27 @@ def test_a_window_of_a_thread_is_the_end_of_its_list(service: SessionService) ->
     service.append("t", [HumanMessage("at last", id="z")])
     assert_windows(service)
     assert service.verify("t") == []
+
+
+@pytest.mark.parametrize("count", [66, 3300])
+def test_a_thread_may_have_as_many_gaps_as_it_likes(service: SessionService, backend: str, count: int) -> None:
+    """SQLite takes no expression that is nested a thousand deep, as an OR of a thousand stretches is."""
+    if count > 100 and backend != "sqlite":
+        pytest.skip("only SQLite counts them")
+    said: list[BaseMessage] = [HumanMessage(f"{number}", id=f"m{number}") for number in range(count)]
+    at: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+    at = put(SessionCheckpointSaver(service), at, "c1", said)
+    left = [each for number, each in enumerate(said) if number % 3]
+    at = put(SessionCheckpointSaver(service), at, "c2", left)
+    assert [message.id for message in service.messages("t")] == [each.id for each in left]
+    assert_windows(service)
+    if backend == "sqlite":
+        detached = EventFilter(standings={Standing.DETACHED})
+        assert service.events("t", where=detached, with_total=True).total == count // 3
+    left = [each for group in (1, 0, 2) for each in said[group::3]]
+    put(SessionCheckpointSaver(service), at, "c3", left)
+    assert [message.id for message in service.messages("t")] == [each.id for each in left]
+    assert_windows(service)
 
 
 def test_a_window_goes_back_behind_what_a_thread_has_left(service: SessionService) -> None:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from contextlib import closing, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain_core.messages import HumanMessage
 
+from langchain_sessions import InvocationStatus
 from langchain_sessions._core.flow import LARGE
+from langchain_sessions._core.rows import SessionKey
 from langchain_sessions._log.log import log_of
+from langchain_sessions._log.order import CallOrder
 from tests.faults.drills import make_service
 
 if TYPE_CHECKING:
@@ -65,6 +68,70 @@ def test_who_is_cancelled_holds_nobody_up(database_url: str, table_prefix: str) 
         await made.aclose()
 
     asyncio.run(act())
+
+
+OTHERS: dict[str, dict[str, Any]] = {
+    "state": {"state_delta": {"k": 1}},
+    "branch": {"branch": "root.helper"},
+    "run": {"invocation_id": "r", "invocation_status": InvocationStatus.OPEN},
+    "view": {},
+}
+
+
+@pytest.mark.parametrize("what", [*OTHERS, "edit"])
+def test_what_cannot_travel_together_goes_in_turn(database_url: str, table_prefix: str, what: str) -> None:
+    async def act() -> None:
+        made = make_service(database_url, table_prefix=table_prefix)
+        await made.aopen("s")
+        await made.aappend("s", said("z"))
+
+        async def other(number: int) -> int:
+            if what == "edit":
+                return (await made.aedit("s", HumanMessage(f"better {number}", id="z"))).seq
+            view = made.as_user(None) if what == "view" else made
+            (event,) = await view.aappend("s", said(f"x{number}"), **OTHERS[what])
+            return event.seq
+
+        async def short(number: int) -> int:
+            return (await made.aappend("s", said(f"y{number}")))[0].seq
+
+        async def long() -> int:
+            return (await made.aappend("s", said("Long")))[0].seq
+
+        called = [long(), *(do(number) for number in range(4) for do in (short, other))]
+        seqs = await asyncio.gather(*called)
+        assert seqs == sorted(seqs)
+        await made.aclose()
+
+    asyncio.run(act())
+
+
+async def test_nothing_is_kept_of_a_loop_that_has_ended() -> None:
+    under_way: dict[Any, Any] = {}
+    order, key = CallOrder(under_way), SessionKey("app", "s", None)
+    ended = asyncio.new_event_loop()
+    await asyncio.to_thread(ended.run_until_complete, order.aenter(key))
+    assert [loop for loop, *_ in under_way] == [ended]
+    ended.close()
+    place = await order.aenter(key)
+    assert [loop for loop, *_ in under_way] == [asyncio.get_running_loop()]
+    behind = asyncio.create_task(order.afollow(await order.aenter(key)))
+    asyncio.get_running_loop().set_debug(True)
+    await asyncio.to_thread(order.leave, place)  # as where what was left half done is collected elsewhere
+    await asyncio.wait_for(behind, 5)
+
+
+@pytest.mark.backends("sqlite")
+async def test_a_service_that_was_closed_among_its_writers_keeps_no_connection(
+    database_url: str, table_prefix: str
+) -> None:
+    made = make_service(database_url, table_prefix=table_prefix)
+    await made.acreate("s")
+    writing = [asyncio.create_task(made.aappend("s", said(f"m{at}"))) for at in range(100)]
+    await asyncio.sleep(0)
+    await made.aclose()
+    await asyncio.gather(*writing, return_exceptions=True)
+    assert log_of(made).store._runner._writer.kept is None  # type: ignore[attr-defined]
 
 
 @pytest.mark.backends("sqlite")

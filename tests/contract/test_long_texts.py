@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import threading
 import tracemalloc
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from sqlalchemy import null, select, update
+from sqlalchemy.util.concurrency import greenlet_spawn
 
 from langchain_sessions import EventFilter, NewEvent, SessionService
 from langchain_sessions._core import packed_texts
@@ -251,6 +254,44 @@ def test_large_ones_are_inflated_beside_an_event_loop(
         call.close(made)
     assert len(threads) >= 4
     assert {thread == threading.get_ident() for thread in threads} == {face == "sync"}
+
+
+@pytest.mark.backends("memory", "sqlite", "postgres", "mariadb")
+async def test_tools_may_hold_every_thread_of_the_loop(database_url: str, table_prefix: str) -> None:
+    """As those that call us from the loop's executor and wait for what we answer."""
+    large = HumanMessage(random.Random(5).randbytes(LARGE).hex(), id="m")  # noqa: S311 - of no more use than to shrink a little
+    loop = asyncio.get_running_loop()
+    loop.set_default_executor(ThreadPoolExecutor(1))
+    with opened(make_service(database_url, table_prefix=table_prefix)) as (made,):
+        await made.acreate("s")
+
+        def tool() -> list[BaseMessage]:
+            for call in (made.aappend("s", large), made.aappend("s", HumanMessage("short"))):
+                asyncio.run_coroutine_threadsafe(call, loop).result(timeout=20)
+            return asyncio.run_coroutine_threadsafe(made.amessages("s"), loop).result(timeout=20)
+
+        assert (await asyncio.to_thread(tool))[0] == large
+        await made.aclose()
+
+
+@pytest.mark.backends("sqlite")
+async def test_somebody_elses_greenlet_is_not_left_in_the_middle_of_a_read(service: SessionService) -> None:
+    service.open("s")
+    service.append("s", HumanMessage(random.Random(5).randbytes(LARGE).hex()))  # noqa: S311 - as above
+    done: list[str] = []
+
+    async def other() -> None:
+        done.append("other")
+
+    task = asyncio.create_task(other())
+
+    def read() -> None:
+        service.messages("s")
+        done.append("read")
+
+    await greenlet_spawn(read)
+    await task
+    assert done == ["read", "other"]
 
 
 @on_databases

@@ -10,6 +10,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.graph import MessagesState, StateGraph
 
 from langchain_sessions import InMemoryStore, SessionCheckpointSaver, SessionService
+from langchain_sessions._log.log import log_of
 from tests.length.calls import CALLS, said
 from tests.length.meter import Meter
 from tests.length.test_length import ALLOWED, cost_of
@@ -69,6 +70,22 @@ def test_a_window_over_edits_is_the_end_of_the_whole(backend: str, tmp_path: Pat
                 ada.rewind("s", to_seq=75)
         whole = ada.messages("s")
         assert [ada.messages("s", last_n=n) for n in range(1, 70)] == [whole[-n:] for n in range(1, 70)]
+
+
+@pytest.mark.backends("sqlite")
+def test_to_read_past_many_edits_compiles_nothing(tmp_path: Path) -> None:
+    with SessionService(f"sqlite:///{tmp_path / 'scattered.db'}", synchronous="NORMAL") as service:
+        service.create("s")
+        service.append("s", [said(at, id=f"m{at}") for at in range(100)])
+        for at in range(24):
+            service.edit("s", HumanMessage(f"edited {at}", id=f"m{2 * at}"))
+        whole = service.messages("s")
+        known = log_of(service).store._runner.cache.known  # type: ignore[attr-defined]
+        assert service.messages("s", last_n=90) == whole[-90:]
+        size = len(known)
+        assert [service.messages("s", last_n=n) for n in range(1, 90)] == [whole[-n:] for n in range(1, 90)]
+        assert service.messages("s") == whole
+        assert len(known) == size
 
 
 @pytest.mark.backends("sqlite")

@@ -61,7 +61,7 @@ class Runner:
         self.engines = engines
         self.cache = StatementCache(positional(engines), tables)
         self.flavour = self.cache.flavour
-        self.is_checked = False
+        self.is_checked = self._is_closed = False
         self._creates = self.flavour == "sqlite" if creates is None else creates
         self._special = special = special_of(engines.dialect)
         # What sends several statements at once, over a connection of each face; None where the driver cannot.
@@ -181,7 +181,11 @@ class Runner:
         writer = self._writer
         kept = writer.kept or writer.keep(Transaction(self._detached(), self.cache))
         check_file(writer.path, writer.inode)
-        return self._in_transaction(kept.connection, self._drop_writer, None, kept, kind, work)
+        try:
+            return self._in_transaction(kept.connection, self._drop_writer, None, kept, kind, work)
+        finally:
+            if self._is_closed:
+                self._drop_writer()
 
     def _as_reader(self, kind: TransactionKind, work: Work[T]) -> T:
         """SQLite: run an operation on a connection that is kept for reading. Elsewhere on any connection."""
@@ -198,7 +202,7 @@ class Runner:
         try:
             return self._in_transaction(kept.connection, partial(bad.append, None), None, kept, kind, work)
         finally:
-            if not bad and readers is self._readers and len(readers) < _MOST_READERS:
+            if not bad and not self._is_closed and readers is self._readers and len(readers) < _MOST_READERS:
                 readers.append(kept)
             else:
                 kept.connection.close()  # bad, one too many, or the store was closed meanwhile
@@ -271,7 +275,7 @@ class Runner:
     def _create_schema(self) -> Flow[None]:
         """Create or upgrade the tables."""
         # The dialect learns on its first connection whether a mysql URL leads to MariaDB.
-        yield from ask(self.run_on_any, TransactionKind.READ, _nothing)
+        yield from ask(self.run_on_any, TransactionKind.READ, migrations.touch)
         flavour = "mariadb" if self.engines.is_mariadb else str(self.engines.dialect.name)
         while (yield from ask(self.run_on_any, TransactionKind.WRITE, migrations.migrate, flavour)):
             pass
@@ -404,13 +408,15 @@ class Runner:
     def close(self) -> None:
         """Close the engines that the library opened. An async engine is closed by `aclose`."""
         self._guard_fork()
-        self._close_writer()
-        self._workers.close()
+        self._end_work()
         self._close_engine()
         if self.engines.owned:
             self._loops.close_orphans()
 
-    def _close_writer(self) -> None:
+    def _end_work(self) -> None:
+        """Let the workers end, and close what is kept. Of what comes after it nothing is."""
+        self._workers.close()
+        self._is_closed = True
         if self._turn is not None:
             with self._turn:
                 self._drop_writer()
@@ -431,9 +437,7 @@ class Runner:
     async def aclose(self) -> None:
         """Async `close`."""
         self._guard_fork()
-        if self._turn is not None:
-            await alone(self._close_writer)
-        await alone(self._workers.close)
+        await alone(self._end_work)
         if self.engines.owned:
             await self._loops.dispose()
         await alone(self._close_engine)
@@ -443,8 +447,3 @@ class Runner:
             if self._kept is not None:
                 self._kept.close()
             self.engines.sync.dispose()
-
-
-def _nothing(tx: Transaction) -> None:
-    """Touch the database: SQLAlchemy asks a server for its version when the first connection is made."""
-    tx.ask("SELECT 1")

@@ -6,25 +6,30 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from sqlalchemy.util.concurrency import await_only, in_greenlet
+from sqlalchemy.engine.interfaces import AdaptedConnection
+from sqlalchemy.util.concurrency import await_only
 
 from langchain_sessions._core.locks import empty_in_child
+from langchain_sessions._core.threads import COMPUTERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    from langchain_sessions._sql.driver.transaction import Transaction
 
 T = TypeVar("T")
 _MUCH: Final = 1 << 14
 """Bytes, deflated. So many mostly take as long as handing them over; with more a loop would be held up."""
 
 
-def beside(sizes: Iterable[int], call: Callable[[], T]) -> T:
+def beside(tx: Transaction, sizes: Iterable[int], call: Callable[[], T]) -> T:
     """What a call makes of deflated texts of these sizes: of much in a thread, where an operation runs on a loop.
 
     Reads keep their connection for it, and lock nothing.
     """
-    if in_greenlet() and sum(sizes) >= _MUCH:
-        return await_only(asyncio.to_thread(call))
+    # A loop's own connections are used in the runner's greenlets alone. One that somebody else made holds our turns.
+    if isinstance(tx.connection, AdaptedConnection) and sum(sizes) >= _MUCH:
+        return await_only(COMPUTERS.arun(call))
     return call()
 
 

@@ -103,6 +103,7 @@ class Widened(Prepared):
         text, names = narrow.text, narrow.names
         at, more = names.index(f"{name}_1"), tuple([f"{name}_{each}" for each in range(2, size + 1)])
         places, known = [*_PLACE.finditer(text)], len(names)
+        assert places[0][1] or len(places) == known, "only values may be written as values are"
         if places[0][1]:  # by number: what is new comes last
             place = next(each for each in places if each[1] == str(at + 1))
             listed = [place[0].replace(place[1], str(number), 1) for number in range(known + 1, known + size)]

@@ -6,8 +6,9 @@ As `reading`, it needs no transaction.
 from __future__ import annotations
 
 from functools import partial
+from heapq import nlargest
 from operator import itemgetter
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Select, case, literal_column, null, or_, select
 
@@ -15,7 +16,7 @@ from langchain_sessions._core import message_types as k
 from langchain_sessions._core import rows as r
 from langchain_sessions._core.ledger import LogView, visible_scopes
 from langchain_sessions._core.packed_texts import text_in
-from langchain_sessions._core.ranges import SeqSet
+from langchain_sessions._core.ranges import NO_SEQS, SeqSet
 from langchain_sessions._core.rows import PLAIN, SAID, SELDOM, EventRow, SessionKey, SessionLog, owner_shape
 from langchain_sessions._core.view import (
     MOST_READS,
@@ -31,6 +32,7 @@ from langchain_sessions._core.view import (
 from langchain_sessions._sql.driver.transaction import Transaction, param
 from langchain_sessions._sql.driver.workers import beside
 from langchain_sessions._sql.log.criteria import (
+    MOST_RANGES,
     Criterion,
     flagged,
     in_ranges,
@@ -95,13 +97,11 @@ def _standing(
     """What stands in a context, and the rows that were read for it."""
     criteria = [_messages(tx), *_floors(tx, session, viewer, view)]
     by_list = last_n is not None and is_reordered(view)
-    left_out = _left_out(tx, view, invocation_id, by_list=by_list)
-    rows = select_events(tx, session, [*criteria, *left_out], newest=True, limit=last_n)
+    left_out, past = _left_out(tx, view, invocation_id, by_list=by_list)
+    rows = _newest(tx, session, [*criteria, *left_out], last_n, past)
     rooted = [row for row in rows if row.flags & r.ROOTED] if last_n is not None and view.head is None else []
     if rooted:  # of a thread that was deleted
-        rows = (
-            select_events(tx, session, [*criteria, *left_out, _beside_threads(tx)], newest=True, limit=last_n) + rooted
-        )
+        rows = _newest(tx, session, [*criteria, *left_out, _beside_threads(tx)], last_n, past) + rooted
     # What stands at another place than its own may belong into the window, wherever it was logged.
     known = SeqSet.of(row.seq for row in rows)
     if last_n is not None and len(rows) == last_n and rows and not view.head:
@@ -118,6 +118,41 @@ def _standing(
     rows += _at(tx, session, viewer, elsewhere(view) - known)
     view = with_runs(tx, session, view, rows, idle_before)
     return ContextSlice(session, context_rows(rows, view, viewer, invocation_id, last_n), view), rows
+
+
+class _Past(NamedTuple):
+    """What is read past, where SQL cannot leave it out.
+
+    Attributes:
+        gone: What stands no longer where it was logged.
+        listed: Of messages that reached a thread's list, all but these; None where that is no matter.
+    """
+
+    gone: SeqSet = NO_SEQS
+    listed: SeqSet | None = None
+
+    def holds(self, row: EventRow) -> bool:
+        """Whether a row is read past."""
+        listed = self.listed
+        return row.seq in self.gone or (listed is not None and bool(row.flags & r.ROOTED) and row.seq not in listed)
+
+
+_NOTHING_PAST: Final = _Past()
+
+
+def _newest(
+    tx: Transaction, session: SessionLog, criteria: list[Criterion], last_n: int | None, past: _Past
+) -> list[EventRow]:
+    """The newest rows that meet criteria, but for what is read past."""
+    if past == _NOTHING_PAST:
+        return select_events(tx, session, criteria, newest=True, limit=last_n)
+    limit = None if last_n is None else 2 * last_n
+    while True:
+        found = select_events(tx, session, criteria, newest=True, limit=limit)
+        rows = [row for row in found if not past.holds(row)]
+        if limit is None or last_n is None or len(found) < limit or len(rows) >= last_n:
+            return rows if last_n is None else rows[max(0, len(rows) - last_n) :]
+        limit *= 4
 
 
 def _listed(
@@ -160,7 +195,7 @@ def _plain(
     scopes = {} if viewer is None else scope_values(viewer)
     values: dict[str, Any] = {"skey": session.skey, "q_last": session.last_seq, **scopes}
     values["q_limit"] = -1 if limit is None else limit  # all of them, to SQLite
-    return _if_plain(tx.rows(tx.prepare(("plain events", len(scopes), len(columns)), build), values), columns)
+    return _if_plain(tx, tx.rows(tx.prepare(("plain events", len(scopes), len(columns)), build), values), columns)
 
 
 def _in_one_packet(
@@ -193,7 +228,7 @@ def _in_one_packet(
     session, view = view_told(key, located.row, idle_before)
     if session.ledger is not None or session.head_runs is not None or view.has_unfinished:
         return session, view, None
-    rows = _if_plain(found.rows, columns)
+    rows = _if_plain(tx, found.rows, columns)
     # What was appended between the two is of a later version than the one that is read, and takes others' places.
     return session, view, None if rows and rows[-1].seq > session.last_seq else rows
 
@@ -226,10 +261,12 @@ def _plain_rows(
 
 
 _position = itemgetter(0)
+_MOST_NAMED: Final = 16
+"""Stretches of a log that each row of a tail is asked for."""
 _TEXT = SAID.index("text")
 
 
-def _if_plain(found: list[tuple[Any, ...]], columns: tuple[str, ...]) -> PlainRows | None:
+def _if_plain(tx: Transaction, found: list[tuple[Any, ...]], columns: tuple[str, ...]) -> PlainRows | None:
     """The rows of `_plain_rows`, the oldest first; None where one of them says more."""
     positions = [*map(_position, found)]
     if None in positions:
@@ -237,7 +274,7 @@ def _if_plain(found: list[tuple[Any, ...]], columns: tuple[str, ...]) -> PlainRo
     size = len(columns)
     if positions and (min(positions) < 0 or len(found[0]) > size):
         packed = (len(_packed_in(row, size)) for row in found if row[0] < 0)
-        return beside(packed, partial(_with_texts, found, size))
+        return beside(tx, packed, partial(_with_texts, found, size))
     return PlainRows(found[::-1])
 
 
@@ -280,14 +317,21 @@ def _floors(tx: Transaction, session: SessionLog, viewer: str | None, view: LogV
     return [Criterion(("floors", len(scopes)), build, values)]
 
 
-def _left_out(tx: Transaction, view: LogView, invocation_id: str | None, *, by_list: bool) -> list[Criterion]:
-    """What SQL can leave out of the tail, so that a window of n loads n rows. Empty for a plain log."""
+def _left_out(
+    tx: Transaction, view: LogView, invocation_id: str | None, *, by_list: bool
+) -> tuple[list[Criterion], _Past]:
+    """What SQL leaves out of the tail, so that a window of n loads n rows, and what is read past.
+
+    Of a plain log there is none. Of many scattered stretches the widest are named to SQL: to compile a statement that
+    names hundreds, or to ask each row for them, takes longer than to read the others past.
+    """
     e = tx.tables.events.c
     ledger = view.ledger
     gone = ledger.hidden | SeqSet.of([edit.seq for edit in ledger.edits]) | replaced(view)
+    named, listed = _widest(gone), None
     found: list[Criterion] = []
-    if gone:
-        found.append(in_ranges("gone", e.seq, gone, inside=False))
+    if named:
+        found.append(in_ranges("gone", e.seq, named, inside=False))
     if view.has_unfinished:
         run = tx.tables.invocations.c
         # Open or failed: an open one that was left alone for too long has failed, and is left out all the same.
@@ -299,9 +343,24 @@ def _left_out(tx: Transaction, view: LogView, invocation_id: str | None, *, by_l
     if by_list:
         found.append(_beside_threads(tx))
     elif view.head is not None:
-        listed = in_ranges("head", e.seq, SeqSet.of_runs(view.head))
-        found.append(listed._replace(build=lambda: ~flagged(tx.tables, r.ROOTED) | listed.build()))
-    return found
+        listed = SeqSet.of_runs(view.head)
+        if len(listed.ranges) <= _MOST_NAMED:
+            found.append(_rooted_at(tx, listed))
+            listed = None
+    return found, _Past(gone - named, listed)
+
+
+def _widest(seqs: SeqSet) -> SeqSet:
+    """A set, or the widest of its stretches."""
+    if len(seqs.ranges) <= _MOST_NAMED:
+        return seqs
+    return SeqSet(tuple(sorted(nlargest(_MOST_NAMED, seqs.ranges, key=lambda run: run[1] - run[0]))))
+
+
+def _rooted_at(tx: Transaction, listed: SeqSet) -> Criterion:
+    """Of messages that reached a thread's list, these."""
+    found = in_ranges("head", tx.tables.events.c.seq, listed)
+    return found._replace(build=lambda: ~flagged(tx.tables, r.ROOTED) | found.build())
 
 
 def _beside_threads(tx: Transaction) -> Criterion:
@@ -312,5 +371,10 @@ def _at(tx: Transaction, session: SessionLog, viewer: str | None, seqs: SeqSet) 
     """The messages at some positions that a viewer sees."""
     if not seqs:
         return []
-    clause = in_ranges("beside", tx.tables.events.c.seq, seqs)
-    return select_events(tx, session, [_messages(tx), visible(viewer, tx.tables), clause], newest=False, limit=None)
+    criteria = [_messages(tx), visible(viewer, tx.tables)]
+    runs = seqs.ranges
+    found: list[EventRow] = []
+    for at in range(0, len(runs), MOST_RANGES):
+        clause = in_ranges("beside", tx.tables.events.c.seq, SeqSet(runs[at : at + MOST_RANGES]))
+        found += select_events(tx, session, [*criteria, clause], newest=False, limit=None)
+    return found

@@ -6,7 +6,7 @@ criteria, so a statement is compiled once for every combination that is really u
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sqlalchemy import (
     BigInteger,
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from langchain_sessions._core.matching import EventQuery
     from langchain_sessions._sql.tables.schema import Tables
 
-# A log with more stretches than this compiles its own statement each time, rather than keeping one for ever.
-_CACHED_RANGES = 16
+MOST_RANGES: Final = 256
+"""Stretches that a statement names one by one: SQLite takes an OR of a thousand for a tree of that depth."""
 
 
 class Criterion(NamedTuple):
@@ -139,7 +139,11 @@ def flagged(tables: Tables, flag: int) -> ColumnElement[bool]:
 
 
 def in_ranges(name: str, column: ColumnElement[Any], seqs: SeqSet, *, inside: bool = True) -> Criterion:
-    """Whether a position is in a set, with the bounds as values, so that one statement serves sets of its size."""
+    """Whether a position is in a set, with the bounds as values, so that one statement serves sets of its size.
+
+    Of more than `MOST_RANGES` stretches the caller asks in parts.
+    """
+    assert len(seqs.ranges) <= MOST_RANGES, "ask in parts"
     size = 1
     while size < len(seqs.ranges):
         size *= 2
@@ -151,15 +155,18 @@ def in_ranges(name: str, column: ColumnElement[Any], seqs: SeqSet, *, inside: bo
         found = or_(*(column.between(param(f"q_{name}{at}_0"), param(f"q_{name}{at}_1")) for at in range(size)))
         return found if inside else not_(found)
 
-    shape: Hashable = ("ranges", name, size, inside) if size <= _CACHED_RANGES else object()
-    return Criterion(shape, build, values)
+    return Criterion(("ranges", name, size, inside), build, values)
 
 
 def in_set(column: ColumnElement[Any], seqs: SeqSet) -> ColumnElement[bool]:
     """Whether a position is in a set."""
     singles = [low for low, high in seqs.ranges if low == high]
     ranges = [column.between(low, high) for low, high in seqs.ranges if low != high]
-    clauses = [*ranges, *([column.in_(singles)] if singles else [])]
+    clauses: list[ColumnElement[bool]] = [*ranges, *([column.in_(singles)] if singles else [])]
+    # In groups, of which each is a tree of its own: what is written in one row is as deep as it is long.
+    while len(clauses) > MOST_RANGES:
+        groups = (clauses[at : at + MOST_RANGES] for at in range(0, len(clauses), MOST_RANGES))
+        clauses = [and_(column >= literal_column("0"), or_(*group)) for group in groups]
     return or_(*clauses) if clauses else false()
 
 

@@ -111,7 +111,7 @@ def select_events(
     statement = _prepared(tx, ("events", newest, limit is None and not offset), criteria, build)
     found = tx.rows(statement, values)
     packed = [len(row[-1]) for row in found if row[-1] is not None]
-    rows = beside(packed, partial(_stored, found)) if packed else [_tuple(EventRow, row[:-1]) for row in found]
+    rows = beside(tx, packed, partial(_stored, found)) if packed else [_tuple(EventRow, row[:-1]) for row in found]
     if newest:
         rows.reverse()
     return rows

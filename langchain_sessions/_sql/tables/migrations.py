@@ -25,6 +25,11 @@ _LOCK_ID = 7_203_511_004
 _LOCK_NAME = f"langchain_sessions_{_LOCK_ID}"
 
 
+def touch(tx: Transaction) -> None:
+    """Ask for nothing: SQLAlchemy asks a server for its version when the first connection is made."""
+    tx.ask("SELECT 1")
+
+
 def found_version(tx: Transaction) -> int:
     """The newest schema version that the database records.
 

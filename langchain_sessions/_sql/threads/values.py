@@ -205,7 +205,7 @@ def read_events(tx: Transaction, skey: int, seqs: SeqSet) -> list[MessageParts]:
         return [row if type(row[_TEXT]) is not bytes else _unpacked(row, row[_TEXT]) for row in found]
     rows = [*found]
     packed = [len(row[-1]) for row in rows if row[-1] is not None]
-    return beside(packed, partial(_with_texts, rows)) if packed else [row[:-1] for row in rows]
+    return beside(tx, packed, partial(_with_texts, rows)) if packed else [row[:-1] for row in rows]
 
 
 def _with_texts(found: Sequence[tuple[Any, ...]]) -> list[MessageParts]:

@@ -59,7 +59,7 @@ def append_events(at: Partitions, key: SessionKey, batch: AppendBatch) -> Flow[A
     appended, owes = yield from at.change(key, batch.now, partial(_append, at, batch), is_repeatable=True)
     # After the commit: it reaches other partitions, and the head remembers it until it is done.
     if owes:
-        yield from write_owed(at, key, batch.now)
+        yield from write_owed(at, key, batch.now, [row.delta for row in batch.rows])
     answer: Appended = appended
     return answer
 

@@ -19,7 +19,7 @@ from langchain_sessions.stores._values import StateRows
 from langchain_sessions.stores.engine import Head, Partition, Range
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from langchain_sessions._core.rows import SessionKey
     from langchain_sessions.stores._partitioned.heads import SessionHead
@@ -33,28 +33,36 @@ def _of_app(app: str) -> Partition:
     return Partition(app, "a", "")
 
 
-def write_owed(at: Partitions, key: SessionKey, now: int) -> Flow[None]:
-    """Write the shared values that a session's events set and that may not be written yet."""
+def write_owed(at: Partitions, key: SessionKey, now: int, own_deltas: Collection[str | None] = ()) -> Flow[None]:
+    """Write the shared values that a session's events set and that may not be written yet.
+
+    Those of `own_deltas` are this call's, which may be a repeat of one that was cut short.
+    """
     head = yield from at.find_session(key, now)
     if head is None or not head.owed:
         return
-    left: dict[tuple[str, int], tuple[str, int]] = {}
+    own: list[str] = []
+    newest: int | None = None
     for delta, written_at in head.owed:
-        newest = yield from _write_shared(at, head.session.app, head.session.user_id, delta, written_at)
-        # This call's own value is the last that was written: where another one's time is later, a clock is behind.
-        if newest is not None and written_at == now:
-            left[delta, written_at] = delta, newest + 1
-    done = set(head.owed)
+        found = yield from _write_shared(at, head.session.app, head.session.user_id, delta, written_at)
+        if written_at == now or delta in own_deltas:
+            own.append(delta)
+            newest = newest if found is None else max(found, newest or found)
+    # This call's own values are the last that were written: where another one's time is later, a clock is behind. All
+    # of them are written again, in their order, at one time behind it.
+    later = () if newest is None else tuple((delta, newest + 1) for delta in own)
+    done = {*head.owed, *later}
 
     def decide(found: SessionHead) -> Flow[Change]:
         yield from ()
-        owed = tuple(left.get(each, each) for each in found.owed if each not in done or each in left)
+        # Others, to whom it is late, may have taken it off meanwhile: it is owed all the same.
+        owed = (*(each for each in found.owed if each not in done), *later)
         if found.skey != head.skey or owed == found.owed:
             return Change(None)
         return Change(None, replace(found, owed=owed))
 
     yield from at.change(key, now, decide, is_repeatable=True)
-    if left:
+    if later:
         yield from write_owed(at, key, now)
 
 
