@@ -21,7 +21,8 @@ print(json.dumps(sorted(set(sys.modules) - known)))
 """
 IMPORT = "from langchain_sessions import SessionService"
 # Our own modules, packages included: each takes a third of a millisecond or more.
-MOST_OF_OURS = 146
+# One more than it was: to read by criteria and to read a context are two modules.
+MOST_OF_OURS = 147
 TURN = f"{IMPORT}\nwith SessionService(sys.argv[1]) as s: s.open('s'); s.append('s', HumanMessage('hi'))"
 
 

@@ -10,7 +10,6 @@ from sqlalchemy.engine.interfaces import AdaptedConnection
 from sqlalchemy.util.concurrency import await_only
 
 from langchain_sessions._core.locks import empty_in_child
-from langchain_sessions._core.threads import COMPUTERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -29,6 +28,8 @@ def beside(tx: Transaction, sizes: Iterable[int], call: Callable[[], T]) -> T:
     """
     # A loop's own connections are used in the runner's greenlets alone. One that somebody else made holds our turns.
     if isinstance(tx.connection, AdaptedConnection) and sum(sizes) >= _MUCH:
+        from langchain_sessions._core.threads import COMPUTERS
+
         return await_only(COMPUTERS.arun(call))
     return call()
 
