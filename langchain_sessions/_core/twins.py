@@ -6,7 +6,7 @@ works synchronously has no use for it.
 
 from __future__ import annotations
 
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, Protocol, TypeVar
 
 if TYPE_CHECKING:
@@ -43,9 +43,9 @@ def threaded(
         call: Callable[..., T] = getattr(self, name)
         if not self.waits:
             return call(*args, **kwargs)
-        import asyncio
+        from langchain_sessions._core.threads import WAITERS
 
-        return await finish(asyncio.to_thread(call, *args, **kwargs))
+        return await finish(WAITERS.arun(partial(call, *args, **kwargs)))
 
     # `wraps` copies the mark of an abstract method; this half is supplied.
     twin.__isabstractmethod__ = False  # type: ignore[attr-defined]

@@ -256,7 +256,6 @@ def test_large_ones_are_inflated_beside_an_event_loop(
     assert {thread == threading.get_ident() for thread in threads} == {face == "sync"}
 
 
-@pytest.mark.backends("memory", "sqlite", "postgres", "mariadb")
 async def test_tools_may_hold_every_thread_of_the_loop(database_url: str, table_prefix: str) -> None:
     """As those that call us from the loop's executor and wait for what we answer."""
     large = HumanMessage(random.Random(5).randbytes(LARGE).hex(), id="m")  # noqa: S311 - of no more use than to shrink a little

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, ClassVar, Concatenate, ParamSpec, TypeVar
 
 from langchain_sessions._core.flow import Flow, adrive, drive, stands_for
+from langchain_sessions._core.threads import WAITERS
 from langchain_sessions._core.twins import finish, told_alike
 from langchain_sessions.stores._base import SessionStore
 from langchain_sessions.stores._partitioned import (
@@ -54,7 +54,7 @@ def _runs(
         if self.engine.is_async:
             return await finish(adrive(operation(self.partitions, *args, **kwargs)))
         # One hop for the whole call, not one for each thing that it asks of the engine.
-        return await finish(asyncio.to_thread(method, self, *args, **kwargs))
+        return await finish(WAITERS.arun(partial(method, self, *args, **kwargs)))
 
     return stands_for(method, twin)
 
