@@ -36,20 +36,20 @@ def assistant_histories(element: Any, name: str) -> Iterator[History]:
         found = element.get("conversation_id") or element.get("id") or element.get("uuid") or name
         title = element.get("title") or element.get("name")
         tree = chatgpt_tree(element) if "mapping" in element else claude_tree(element)
-        ends, lost = tree.ends()
+        branches, lost = tree.branches()
     except STRANGE:
         yield _none(name)
         return
-    if lost and not ends:
+    if lost and not branches:
         yield _none(name)
         return
     problems: list[SourceError] = []
     if lost:
         problems.append(SourceError(f"{lost} of its messages follow each other in a circle, and are left out"))
     # The one that was looked at last stays, whatever else is too much.
-    taken = [each for at, each in enumerate(ends) if at < _MOST_ENDS or each[0] == tree.shown]
-    if len(taken) < len(ends):
-        problems.append(SourceError(f"it has {len(ends)} ends: {len(ends) - len(taken)} of them are left out"))
+    taken = [each for at, each in enumerate(branches) if at < _MOST_ENDS or each[0] == tree.shown]
+    if len(taken) < len(branches):
+        problems.append(SourceError(f"it has {len(branches)} ends: {len(branches) - len(taken)} of them are left out"))
     for end, branch in taken:
         session = str(found) if branch == taken[0][1] else f"{found}/{branch}"
         events = chain(problems, tree.events(end))

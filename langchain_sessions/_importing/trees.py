@@ -45,7 +45,7 @@ class Tree:
             at = self.before.get(at)
         return found[::-1]
 
-    def ends(self) -> tuple[list[tuple[str, str]], int]:
+    def branches(self) -> tuple[list[tuple[str, str]], int]:
         """The ends, each with the name of its branch; and how many names no beginning leads to.
 
         The eldest at a fork goes on with the branch of what stands before, any other begins one of its own name. So
