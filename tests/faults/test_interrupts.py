@@ -13,14 +13,12 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_sessions.stores import _memory
-from langchain_sessions.stores._files import disk
 from langchain_sessions.stores._memory import MemoryEngine
 from langchain_sessions.stores.engine import Head, Partition, Range
 from tests.faults.drills import assert_whole, in_threads, make_service, message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
     from types import FrameType
 
     from langchain_sessions import SessionService
@@ -127,42 +125,3 @@ def test_an_interrupt_at_any_line_of_a_commit_in_memory_leaves_all_or_nothing(*,
         if interrupting.left > 0:
             break
     assert seen == {False, True}
-
-
-class _Stopping:
-    """Interrupts the n-th line of whatever takes or gives back the lock of a file."""
-
-    def __init__(self, line: int) -> None:
-        self.left = line
-
-    def __call__(self, frame: FrameType, event: str, _: object) -> _Stopping | None:
-        place = frame.f_code.co_filename
-        if place != disk.__file__ and "filelock" not in place:
-            return self if event == "call" else None
-        self.left -= event == "line"
-        if self.left == 0:
-            self.left = -1
-            raise KeyboardInterrupt
-        return self
-
-
-@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
-def test_an_interrupt_at_any_line_leaves_the_lock_of_a_file_free(tmp_path: Path) -> None:
-    path = tmp_path / "lock"
-    line = 0
-    while True:
-        line += 1
-        stopping, traced = _Stopping(line), sys.gettrace()
-        sys.settrace(stopping)
-        try:
-            with disk.locked(path, 10, 0.001):
-                pass
-        except KeyboardInterrupt:
-            pass
-        finally:
-            sys.settrace(traced)
-        with disk.locked(path, 0, 0.001):
-            pass
-        if stopping.left > 0:
-            break
-    assert line > 5

@@ -7,13 +7,11 @@ import errno
 import os
 import sys
 import time
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from langchain_sessions.errors import CommitUnknownError, CorruptRowError, StoreUnavailableError
 
-if sys.platform == "win32":
-    from filelock import FileLock
-else:
+if sys.platform == "darwin":
     import fcntl
 
 if TYPE_CHECKING:
@@ -35,41 +33,6 @@ def told() -> Iterator[None]:
     except OSError as error:
         other = _LOCKED if isinstance(error, TimeoutError) else "cannot be read or written; see the cause."
         raise StoreUnavailableError(f"The folder of the sessions {_PROBLEMS.get(error.errno or 0, other)}") from error
-
-
-@contextlib.contextmanager
-def locked(path: Path, seconds: float, nap: float) -> Iterator[None]:
-    """Hold the lock of a file, whoever else wants it, in whatever thread or process.
-
-    An interrupt at any line leaves it free: it is an object that holds the file, and takes the lock along.
-
-    Raises:
-        TimeoutError: Somebody else held it for so many seconds.
-    """
-    if sys.platform == "win32":
-        with FileLock(path, seconds).acquire(poll_interval=nap):
-            yield
-        return
-    until = time.monotonic() + seconds
-    with path.open("ab", buffering=0) as file:
-        while not _is_taken(file):
-            if time.monotonic() > until:
-                raise TimeoutError
-            time.sleep(nap)
-        try:
-            yield
-        finally:
-            # Not by closing alone: a child that was forked meanwhile has it open too.
-            fcntl.flock(file, fcntl.LOCK_UN)
-
-
-def _is_taken(file: IO[bytes]) -> bool:
-    if sys.platform != "win32":
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except (BlockingIOError, PermissionError):  # as some file systems say it
-            return False
-    return True
 
 
 def sync(path: Path) -> None:

@@ -18,12 +18,14 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 from zlib import crc32
 
+from filelock import FileLock
+
 from langchain_sessions._core.edge import require
 from langchain_sessions._core.rows import Anyone
 from langchain_sessions.errors import CorruptRowError, SchemaMissingError, SchemaVersionError
 from langchain_sessions.stores._erasing import BACKUPS, Remainder
 from langchain_sessions.stores._files import folder as f
-from langchain_sessions.stores._files.disk import locked, make_folder, told, write_whole
+from langchain_sessions.stores._files.disk import make_folder, told, write_whole
 from langchain_sessions.stores._partitioned.keys import digest
 from langchain_sessions.stores.engine import Head, Listed, Partition, PartitionEngine, Range, Row
 
@@ -102,7 +104,7 @@ class FilesEngine(PartitionEngine):
     def _lock(self, folder: Path) -> AbstractContextManager[object]:
         """Take the lock of a folder: not in it, since it goes with its session. Those of lists are others."""
         name = f"{folder.name[0]}{crc32(str(folder.relative_to(self._root)).encode()) % _STRIPES:02x}"
-        return locked(self._root / "locks" / name, _LOCK_SECONDS, _NAP)
+        return FileLock(self._root / "locks" / name, _LOCK_SECONDS).acquire(poll_interval=_NAP)
 
     # -- reading -------------------------------------------------------------------------------------------
 
