@@ -10,7 +10,7 @@ from sqlalchemy import make_url
 
 from benchmarks.measure import CountingProxy
 from langchain_sessions import InvocationStatus, SessionNotFoundError, SessionService
-from langchain_sessions._sql.log import lookup, reading
+from langchain_sessions._sql.log import contexts, lookup
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,7 +71,7 @@ def test_what_was_appended_between_both_answers_is_of_a_later_version(
         session, view = told(*given)
         return session._replace(last_seq=session.last_seq - 1), view
 
-    monkeypatch.setattr(reading, "view_told", a_moment_before)
+    monkeypatch.setattr(contexts, "view_told", a_moment_before)
     context = ada.context("s", last_n=3)
     assert ([message.content for message in context], context.version) == (["2", "3", "4"], 4)
 
