@@ -185,8 +185,9 @@ def _asked(call: Call, request: ModelRequest[Any], step: _Step[ModelRequest[Any]
 def _break_off(call: Call, recorder: ReplyRecorder, error: BaseException) -> Flow[None]:
     """It ended early: because the reader left, or because something failed. What arrived is kept, as by the advisor."""
     arrived = recorder.partial(plain=True)
-    if arrived is not None and isinstance(error, READER_LEFT):
-        yield from call.interrupt(arrived)
+    # Who leaves as the last word arrives has read all of it.
+    if isinstance(error, READER_LEFT) and (read := arrived or recorder.words()):
+        yield from call.interrupt(read)
         return
     refused = error.ai_message if isinstance(error, StructuredOutputError) else None
     yield from call.fail(arrived or refused, error)

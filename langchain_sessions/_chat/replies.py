@@ -151,6 +151,14 @@ class ReplyRecorder(BaseCallbackHandler):
                 found += [message, *(self._results[call] for call in calls)]
         return found
 
+    def words(self) -> AIMessage | None:
+        """The words of the newest reply that ended, unless it answers to a schema; its calls nobody will answer."""
+        run, reply = next(reversed(self._whole.items()), (None, None))
+        if reply is None or not (run in self._asked or any(heard[0] is reply for heard in self.reported)):
+            return None
+        text = str(reply.text)
+        return AIMessage(text, id=reply.id, name=reply.name) if text.strip() else None
+
     def partial(self, *, plain: bool = False) -> AIMessage | None:
         """The words that arrived of a reply that did not end; half a tool call is no call.
 

@@ -58,7 +58,7 @@ async def test_a_reader_who_leaves_an_agent_early(
     arrived = 0
     async for chunk, _ in chunks:
         arrived += chunk.type == "AIMessageChunk" and bool(chunk.text)
-        if arrived == 3:  # who leaves at the very first word may be gone before it is noted
+        if arrived == 3:
             break
     await chunks.aclose()
     assert [(said, standing) for said, _, standing in logged(ada)] == [
