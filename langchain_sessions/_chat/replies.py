@@ -154,10 +154,9 @@ class ReplyRecorder(BaseCallbackHandler):
     def words(self) -> AIMessage | None:
         """The words of the newest reply that ended, unless it answers to a schema; its calls nobody will answer."""
         run, reply = next(reversed(self._whole.items()), (None, None))
-        if reply is None or not (run in self._asked or any(heard[0] is reply for heard in self.reported)):
-            return None
-        text = str(reply.text)
-        return AIMessage(text, id=reply.id, name=reply.name) if text.strip() else None
+        is_plain = run in self._asked or any(heard[0] is reply for heard in self.reported)
+        # Of what was asked behind it nothing arrived: what came before was no answer to that.
+        return _in_words(reply) if is_plain and self._asked.keys() <= self._whole.keys() else None
 
     def partial(self, *, plain: bool = False) -> AIMessage | None:
         """The words that arrived of a reply that did not end; half a tool call is no call.
@@ -166,11 +165,7 @@ class ReplyRecorder(BaseCallbackHandler):
             plain: Only what answers in words, and not to a schema that went out with the prompt.
         """
         parts = [part for run, part in self._parts.items() if not plain or run in self._asked]
-        if not parts:
-            return None
-        chunk = parts[-1]
-        text = str(chunk.text)
-        return AIMessage(text, id=chunk.id, name=chunk.name) if text.strip() else None
+        return _in_words(parts[-1] if parts else None)
 
     @property
     def is_complete(self) -> bool:
@@ -315,3 +310,9 @@ def awaits_results(said: Sequence[BaseMessage]) -> bool:
     """Whether a reply calls tools whose results did not come with it."""
     answered = {message.tool_call_id for message in said if isinstance(message, ToolMessage)}
     return any(call not in answered for message in said for call in call_ids(message))
+
+
+def _in_words(said: AIMessage | None) -> AIMessage | None:
+    """What was said in words, without calls; None where it says nothing."""
+    text = "" if said is None else str(said.text)
+    return AIMessage(text, id=said.id, name=said.name) if said is not None and text.strip() else None
